@@ -94,23 +94,23 @@ impl Reply {
     }
 }
 
-/// The bytes that the head of a response promises, if it does.
-pub(crate) fn promised(headers: &HeaderMap) -> Option<u64> {
+/// The bytes that the head of a response states, if it does.
+pub(crate) fn stated(headers: &HeaderMap) -> Option<u64> {
     decimal(headers.get(CONTENT_LENGTH)?.to_str().ok()?)
 }
 
-/// Whether the body may still have the length that the head promises, as far as it is there.
+/// Whether the body may still have the length that the head states, as far as it is there.
 pub(crate) fn keeps_promise(headers: &HeaderMap, body: &ClientHalf) -> bool {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let Some(length) = lengths.next() else {
         return true;
     };
-    let Some(promised) = promised(headers).filter(|_| lengths.all(|other| other == length)) else {
+    let Some(stated) = stated(headers).filter(|_| lengths.all(|other| other == length)) else {
         return false;
     };
     match body.remaining() {
-        Some(whole) => whole as u64 == promised,
-        None => body.readable() as u64 <= promised,
+        Some(whole) => whole as u64 == stated,
+        None => body.readable() as u64 <= stated,
     }
 }
 

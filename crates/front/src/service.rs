@@ -42,7 +42,7 @@ pub(crate) async fn answer(
             }
             ongoing.record.status = Some(status.as_u16());
             let body = match has_body(parts.method.as_str(), status.as_u16()) {
-                true => ResponseBody::of(traffic, ongoing, reply::promised(&headers)),
+                true => ResponseBody::of(traffic, ongoing, reply::stated(&headers)),
                 false => ResponseBody::nothing(traffic, ongoing),
             };
             let mut response = Response::new(body);

@@ -246,6 +246,36 @@ fn a_client_that_goes_is_seen_by_the_guest_at_once() {
 }
 
 #[test]
+fn what_the_client_has_whole_is_answered_whenever_the_guest_finishes() {
+    let node = Node::start(&lease("", ""));
+    let mut client = node.connect();
+    for (path, text) in [("/whole-and-late", "text"), ("/empty-and-late", "")] {
+        assert_eq!(client.get(path).text(), text);
+        // The client goes as soon as it has the last byte.
+        assert_eq!(node.connect().get(path).text(), text);
+    }
+    let answered = || node.sites[0].counts().of(Outcome::Answered);
+    wait_for(|| answered() == 4, "four are answered");
+    assert_eq!(
+        node.seen.abandoned.load(Ordering::SeqCst),
+        0,
+        "no guest is told that its client has gone"
+    );
+}
+
+#[test]
+fn an_empty_body_is_answered_however_the_guest_and_the_connection_meet() {
+    let node = Node::start(&lease("", ""));
+    let mut client = node.connect();
+    for _ in 0..5000 {
+        assert_eq!(client.get("/empty").text(), "");
+    }
+    let over = || node.records.lock().expect("log").len() == 5000;
+    wait_for(over, "all are over");
+    assert_eq!(node.sites[0].counts().of(Outcome::Answered), 5000);
+}
+
+#[test]
 fn a_client_that_does_not_read_holds_the_guest_no_longer_than_its_time() {
     let node = Node::start(&lease("", "timeout = \"300ms\""));
     let mut client = node.connect();
