@@ -4,6 +4,7 @@ use crate::access::Outcome;
 use crate::connection::Ongoing;
 use crate::payer;
 use crate::site::Site;
+use crate::upload::{NoResponse, UploadFault};
 use crate::{reply, request};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -30,6 +31,8 @@ pub(crate) struct Traffic {
     client: ClientHalf,
     site: Arc<Site>,
     upload: Option<Upload>,
+    /// What was wrong with the client's body.
+    fault: Option<UploadFault>,
     /// The time of the request; the exchange is abandoned at its end.
     deadline: Pin<Box<Sleep>>,
 }
@@ -55,6 +58,7 @@ impl Traffic {
             client,
             site,
             upload,
+            fault: None,
             deadline: Box::pin(deadline),
         }
     }
@@ -63,16 +67,28 @@ impl Traffic {
         &self.client
     }
 
-    /// The head of the response, while the request's body is received.
+    /// The head of the response, while the request's body is received. A fault of that body is an answer, unless
+    /// the guest gave one before.
     pub(crate) fn poll_response(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Result<&ResponseHead, Failure>> {
+    ) -> Poll<Result<&ResponseHead, NoResponse>> {
         if self.deadline.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(Failure::Deadline));
+            return Poll::Ready(Err(NoResponse::Failure(Failure::Deadline)));
         }
         self.poll_upload(context);
-        self.client.poll_response(context)
+        match (self.client.poll_response(context), self.fault) {
+            (Poll::Ready(Ok(head)), _) => Poll::Ready(Ok(head)),
+            (_, Some(fault)) => Poll::Ready(Err(NoResponse::Upload(fault))),
+            (other, None) => other.map_err(NoResponse::Failure),
+        }
+    }
+
+    /// The request's body ends with this fault, which the guest sees as well.
+    fn fail_upload(&mut self, fault: UploadFault) {
+        self.client.fail_body();
+        self.fault = Some(fault);
+        self.upload = None;
     }
 
     /// Moves what the client sent to the guest, as far as there is room.
@@ -93,10 +109,7 @@ impl Traffic {
                     self.client.finish_body(None);
                     self.upload = None;
                 }
-                Poll::Ready(Some(Err(_))) => {
-                    self.client.fail_body();
-                    self.upload = None;
-                }
+                Poll::Ready(Some(Err(error))) => self.fail_upload(UploadFault::of(&error)),
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => {
                         self.site.usage().received(data.len());
@@ -107,10 +120,12 @@ impl Traffic {
                             .trailers_ref()
                             .map(|it| request::trailers(it, self.site.limits()));
                         match trailers {
-                            Some(None) => self.client.fail_body(),
-                            other => self.client.finish_body(other.flatten()),
+                            Some(None) => self.fail_upload(UploadFault::TooLarge),
+                            other => {
+                                self.client.finish_body(other.flatten());
+                                self.upload = None;
+                            }
                         }
-                        self.upload = None;
                     }
                 },
             }
@@ -282,6 +297,8 @@ impl ExchangeBody {
         self.over = true;
         let (outcome, failure) = match cut {
             Cut::Failure(Failure::Deadline) => (Outcome::Timeout, Some(Failure::Deadline)),
+            // A guest that fails without the rest of its request is not to blame.
+            _ if self.traffic.fault.is_some() => (Outcome::ClientGone, None),
             Cut::Failure(failure) => (Outcome::Failed, Some(failure)),
             Cut::Trailers | Cut::Length => (Outcome::Failed, None),
         };

@@ -30,6 +30,7 @@ mod tally;
 mod tls;
 mod trace;
 mod trailers;
+mod upload;
 mod usage;
 
 pub use access::{Outcome, Record};

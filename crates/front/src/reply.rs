@@ -3,6 +3,7 @@
 use crate::access::Outcome;
 use crate::request::{Rejection, is_hop_by_hop};
 use crate::trailers;
+use crate::upload::UploadFault;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
@@ -64,6 +65,18 @@ pub(crate) const fn rejected(rejection: Rejection) -> Reply {
             StatusCode::NOT_IMPLEMENTED,
             "no tunnels\n",
             Outcome::Malformed,
+        ),
+    }
+}
+
+pub(crate) const fn faulty(fault: UploadFault) -> Reply {
+    match fault {
+        UploadFault::Malformed => rejected(Rejection::Malformed("the body is no HTTP\n")),
+        UploadFault::TooLarge => rejected(Rejection::TooLarge),
+        UploadFault::Gone => reply(
+            StatusCode::BAD_REQUEST,
+            "the body is not whole\n",
+            Outcome::ClientGone,
         ),
     }
 }

@@ -9,6 +9,7 @@ use crate::reply::{self, Reply};
 use crate::request::{self, Arrival};
 use crate::site::Site;
 use crate::trace::Trace;
+use crate::upload::NoResponse;
 use http::header::HeaderName;
 use http::{Request, Response};
 use hyper::body::Incoming;
@@ -152,9 +153,10 @@ async fn respond(
             }
         }
         Ok(None) => Err(reply::BAD_RESPONSE),
-        Err(failure) => {
+        Err(NoResponse::Failure(failure)) => {
             ongoing.record.failure = Some(failure);
             Err(reply::failed(failure))
         }
+        Err(NoResponse::Upload(fault)) => Err(reply::faulty(fault)),
     }
 }

@@ -258,6 +258,22 @@ fn answer(mut guest: GuestHalf, seen: &Seen) {
             while write_all(&mut guest, &[b'x'; 4096]) {}
             seen.abandoned.fetch_add(1, Ordering::SeqCst);
         }
+        "/count" => {
+            let (mut count, mut buffer) = (0, [0; 64]);
+            let waker = waker();
+            loop {
+                match guest.read(&mut buffer) {
+                    Read::Bytes(n) => count += n,
+                    Read::Nothing if guest.poll_readable(&waker) => {}
+                    Read::Nothing => thread::park_timeout(SOON),
+                    Read::End => break,
+                    Read::Failed => return guest.fail(Failure::Incomplete),
+                }
+            }
+            guest.respond(ok).expect("the first");
+            write_all(&mut guest, count.to_string().as_bytes());
+            guest.finish(None);
+        }
         "/empty" => {
             guest.respond(ok).expect("the first");
             guest.finish(None);
