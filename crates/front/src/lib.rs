@@ -29,7 +29,6 @@ mod sources;
 mod tally;
 mod tls;
 mod trace;
-mod trailers;
 mod upload;
 mod usage;
 

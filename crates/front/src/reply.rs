@@ -1,13 +1,14 @@
 //! What the front answers by itself, and the head of a guest's response as HTTP.
 
 use crate::access::Outcome;
-use crate::request::{Rejection, is_hop_by_hop};
-use crate::trailers;
+use crate::request::Rejection;
 use crate::upload::UploadFault;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
 use http::{Response, StatusCode};
-use leasehold_exchange::{ClientHalf, Failure, Fields, ResponseHead, Timing};
+use leasehold_exchange::{
+    ClientHalf, Failure, Fields, ResponseHead, Timing, is_hop_by_hop, may_be_trailer,
+};
 use leasehold_lease::decimal;
 
 /// An answer of the front itself.
@@ -148,7 +149,7 @@ fn headers(fields: &Fields) -> Option<HeaderMap> {
 
 /// Trailers of a response as HTTP's, without fields that may be none; `None` if they are no HTTP.
 pub(crate) fn trailers(fields: &Fields) -> Option<HeaderMap> {
-    map(fields, trailers::may_be)
+    map(fields, may_be_trailer)
 }
 
 /// Those fields whose name is allowed; `None` if one of them is no HTTP.

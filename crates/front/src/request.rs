@@ -1,12 +1,13 @@
 //! The head of a request, as it crosses to the guest.
 
 use crate::trace::{TRACEPARENT, TRACESTATE, Trace};
-use crate::trailers;
 use http::header::{
     CONNECTION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{Method, Version, request};
-use leasehold_exchange::{ExchangeLimits, FIELD_BYTES, Fields, RequestHead, Scheme};
+use leasehold_exchange::{
+    ExchangeLimits, FIELD_BYTES, Fields, RequestHead, Scheme, is_hop_by_hop, may_be_trailer,
+};
 use leasehold_lease::{Authority, AuthorityFault, Destination};
 use std::borrow::Cow;
 
@@ -22,17 +23,6 @@ pub(crate) enum Rejection {
     /// Its body has a transfer coding that only the client knows.
     Coding,
 }
-
-/// Fields of one connection, which go no further than it, besides those that `Connection` names.
-const HOP_BY_HOP: [&str; 7] = [
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "transfer-encoding",
-    "upgrade",
-    "http2-settings",
-    "te",
-];
 
 /// How a request came here.
 pub(crate) struct Arrival<'a> {
@@ -206,11 +196,6 @@ fn is_replaced(name: &HeaderName, trace: Option<&Trace>) -> bool {
     trace.is_some_and(|trace| name == TRACEPARENT || trace.parent.is_none() && name == TRACESTATE)
 }
 
-/// Whether a field is one of its connection alone.
-pub(crate) fn is_hop_by_hop(name: &str) -> bool {
-    HOP_BY_HOP.contains(&name)
-}
-
 fn end_to_end(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
     let named: Vec<String> = headers
         .get_all(CONNECTION)
@@ -233,7 +218,7 @@ pub(crate) fn trailers(trailers: &HeaderMap, limits: ExchangeLimits) -> Option<F
     let mut fields = Fields::new(limits.head_bytes);
     let allowed = trailers
         .iter()
-        .filter(|(name, _)| trailers::may_be(name.as_str()));
+        .filter(|(name, _)| may_be_trailer(name.as_str()));
     for (name, value) in allowed {
         fields.push(name.as_str(), value.as_bytes()).ok()?;
     }
