@@ -315,13 +315,18 @@ fn handles<'a>(tenants: &'a [Running<'_>]) -> impl Iterator<Item = &'a TenantHan
 
 /// The failure of one of several tenants.
 pub(crate) fn named(name: &str, failure: Failure) -> Failure {
-    let of = |message: String| format!("tenant.{name}: {message}");
+    at(&format!("tenant.{name}"), failure)
+}
+
+/// A failure whose cause is in this place.
+pub(crate) fn at(place: &str, failure: Failure) -> Failure {
+    let of = |message: String| format!("{place}: {message}");
     match failure {
         Failure::Program(message) => Failure::Program(of(message)),
         Failure::Missing(message) => Failure::Missing(of(message)),
         Failure::Refused(message) => Failure::Refused(of(message)),
         Failure::Configuration(message) => Failure::Configuration(of(message)),
-        Failure::Host(error) => Failure::Host(error.context(format!("tenant.{name}"))),
+        Failure::Host(error) => Failure::Host(error.context(place.to_owned())),
     }
 }
 
