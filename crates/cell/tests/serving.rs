@@ -273,6 +273,21 @@ fn answers_are_those_of_the_interface() {
 }
 
 #[test]
+fn a_response_without_a_body_may_state_any_length() {
+    let cell = cell();
+    let server = hostile(&cell, Serving::default());
+    for _ in 0..20 {
+        for path in ["/described", "/described-shorter", "/described-longer"] {
+            let mut client = server.begin("HEAD", path, &[]);
+            client.finish_body(None);
+            assert_eq!(receive(&mut client).map(|head| head.status), Ok(200));
+        }
+        let unchanged = server.get("/unchanged").map(|head| head.status);
+        assert_eq!(unchanged, Ok(304));
+    }
+}
+
+#[test]
 fn a_guest_that_takes_what_it_can_get_ends_alone() {
     let cell = cell();
     let good = web(&cell, Serving::default());

@@ -44,13 +44,18 @@ impl Failure {
 impl Failure {
     /// The same of one of several tenants.
     pub(crate) fn of_tenant(self, name: &str) -> Self {
-        let of = |message: String| format!("tenant.{name}: {message}");
+        self.at(&format!("tenant.{name}"))
+    }
+
+    /// The failure, whose cause is in this place.
+    pub(crate) fn at(self, place: &str) -> Self {
+        let of = |message: String| format!("{place}: {message}");
         match self {
             Self::Program(message) => Self::Program(of(message)),
             Self::Missing(message) => Self::Missing(of(message)),
             Self::Refused(message) => Self::Refused(of(message)),
             Self::Configuration(message) => Self::Configuration(of(message)),
-            Self::Host(error) => Self::Host(error.context(format!("tenant.{name}"))),
+            Self::Host(error) => Self::Host(error.context(place.to_owned())),
         }
     }
 }

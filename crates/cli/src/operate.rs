@@ -63,7 +63,7 @@ fn failed(error: ClientError) -> Failure {
     match error {
         ClientError::Unreachable { .. } => Failure::Missing(message),
         ClientError::Refused { kind, .. } => match kind {
-            ErrorKind::NotFound => Failure::Missing(message),
+            ErrorKind::NotFound | ErrorKind::MissingProgram => Failure::Missing(message),
             ErrorKind::BadProgram => Failure::Program(message),
             ErrorKind::BadLease | ErrorKind::BadRequest => Failure::Configuration(message),
             ErrorKind::Refused | ErrorKind::Conflict | ErrorKind::Unauthorized => {

@@ -10,7 +10,7 @@ use crate::overhead::{HostSteps, HostTime};
 use crate::transit::{self, Transit};
 use leasehold_cell::memory::HeldMemory;
 use leasehold_cell::profile::Profile;
-use leasehold_lease::{ByteSize, Fresh, LeaseFile, Outgoing, RegularFile, TenantSpec};
+use leasehold_lease::{ByteSize, Fresh, KeyValue, LeaseFile, Outgoing, RegularFile, TenantSpec};
 use leasehold_node::view::{EndBound, ErrorKind};
 use leasehold_node::{Admission, Admitted, Problem};
 use leasehold_reserve::{Contract, Order};
@@ -155,7 +155,10 @@ impl Admission for Rules {
         let of_start = || self.tenants.iter();
         let program = &tenant.component;
         let known = of_start().any(|other| other.component == *program);
-        let is_near = self.programs().any(|place| lies_in(program, place));
+        // One that is missing is for the loader to report, as at the start.
+        let exists = program.try_exists().unwrap_or(true);
+        let lies = if exists { program } else { parent(program) };
+        let is_near = self.programs().any(|place| lies_in(lies, place));
         let allowed = "a program below the directory of the lease file, or of --programs";
         if !known && !is_near {
             return wrong("component", program, allowed);
@@ -186,12 +189,23 @@ impl Admission for Rules {
             }
         }
         if let Some(stated) = &tenant.keyvalue {
-            let known = of_start()
-                .any(|other| other.name == tenant.name && other.keyvalue.as_ref() == Some(stated));
-            if !known {
-                let allowed =
-                    "the store of the tenant of this name at the start: no other can be opened";
-                return wrong("keyvalue.file", &stated.file, allowed);
+            let KeyValue { file, size } = stated;
+            let mut own = of_start().filter(|other| other.name == tenant.name);
+            match own.find_map(|other| other.keyvalue.as_ref()) {
+                Some(opened) if opened.file == *file && opened.size == *size => {}
+                Some(opened) if opened.file == *file => {
+                    let message = format!(
+                        "tenant.{}.keyvalue.size: found \"{size}\"; allowed: \"{}\", as at the start: another one takes a \
+                         restart of the node",
+                        tenant.name, opened.size
+                    );
+                    return Err(Problem::new(ErrorKind::BadLease, message));
+                }
+                _ => {
+                    let allowed =
+                        "the store of the tenant of this name at the start: no other can be opened";
+                    return wrong("keyvalue.file", file, allowed);
+                }
             }
         }
         if let Some(stated) = &tenant.outgoing {

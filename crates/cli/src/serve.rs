@@ -314,7 +314,8 @@ fn operate(
     let lines = lines.get_or_init(|| TenantLines::begin(arguments.log, arguments.json));
     logs.begin().map_err(|error| Failure::Host(error.into()))?;
     let cell = Arc::new(cell);
-    let started = programs(&cell, &file, &sites, &changes)?;
+    let kept = keeper.as_ref().map(Keeper::path);
+    let started = programs(&cell, &file, &sites, (&changes, kept))?;
     let bounds = admitted.ends.bounds.iter().copied().map(bound);
     let first = Admitted {
         bounds: bounds.collect(),
@@ -472,7 +473,7 @@ fn programs(
     cell: &Cell,
     file: &LeaseFile,
     sites: &[Option<(Arc<Site>, Http)>],
-    changes: &Changes,
+    (changes, kept): (&Changes, Option<&Path>),
 ) -> Result<Vec<First>, Failure> {
     let loaded = |(spec, site): (&TenantSpec, &Option<(Arc<Site>, Http)>)| {
         let change = changes.of(&spec.name);
@@ -481,7 +482,15 @@ fn programs(
             Some(_) => load_handler(cell, &spec.component, &spec.lease),
             None => load(cell, &spec.component, &spec.lease),
         };
-        let program = program.map_err(|error| error.of_tenant(&spec.name))?;
+        // A table that was put is not in the lease file.
+        let place = kept.filter(|_| change.table.is_some());
+        let program = program.map_err(|error| {
+            let error = error.of_tenant(&spec.name);
+            match place {
+                Some(path) => error.at(&format!("--state: {}", path.display())),
+                None => error,
+            }
+        })?;
         Ok(First {
             spec: spec.clone(),
             program,

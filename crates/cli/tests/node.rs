@@ -49,6 +49,14 @@ fn a_tenant_is_put_replaced_killed_started_and_deleted_and_each_is_idempotent() 
         "{}",
         outside.2
     );
+    let missing = table("out", "/out", "").replace("web.wasm", "missing.wasm");
+    let missing = node.put("out", &missing);
+    assert_eq!(missing.0, Some(66), "{}", missing.2);
+    assert!(
+        missing.2.contains("tenant.out: no such program: "),
+        "{}",
+        missing.2
+    );
     assert_eq!(node.command(&["replace", "more"]).0, Some(0));
     let end = node.json(&["kill", "more"]);
     assert_eq!(end["exit"]["kind"], "killed");
@@ -104,6 +112,7 @@ fn what_is_shown_lines_up_and_is_the_same_as_json() {
     assert!(raw(&node.socket(), "GET /v1/none HTTP/1.1").contains("not-found"));
     let malformed = [
         ("POST /v1/reload?dry_run=perhaps HTTP/1.1", "400"),
+        ("POST /v1/reload?dryrun=true HTTP/1.1", "400"),
         ("GET /v1/tenants/shop/logs?lines=-1 HTTP/1.1", "400"),
         ("PUT /v1/tenants/%ff HTTP/1.1\r\nContent-Length: 0", "400"),
     ];

@@ -156,6 +156,11 @@ fn a_reload_that_is_refused_changes_nothing_and_says_why() {
             "tenant.new.component: found \"/bin/true\"; allowed: a program below the directory of the lease file",
         ),
         (
+            before.clone() + &table("new", "/new", "").replace("web.wasm", "missing.wasm"),
+            66,
+            "tenant.new: no such program: ",
+        ),
+        (
             before.clone() + &table("new", "/new", "").replace("web.wasm", "broken.wasm"),
             65,
             "tenant.new: ",
@@ -190,6 +195,28 @@ fn a_reload_that_is_refused_changes_nothing_and_says_why() {
         .into_iter()
         .filter(|event| event["kind"] == "refused");
     assert_eq!(refused.count(), count);
+}
+
+#[test]
+fn the_key_of_a_store_that_has_changed_is_named() {
+    let stored = |keyvalue: &str| table("shop", "/*", &format!("keyvalue = {{ {keyvalue} }}"));
+    let node = node(&stored("file = \"a.redb\", size = \"8MiB\""), &[]);
+    let rows = [
+        (
+            "file = \"a.redb\", size = \"16MiB\"",
+            "tenant.shop.keyvalue.size: found \"16MiB\"; allowed: \"8MiB\"",
+        ),
+        (
+            "file = \"b.redb\", size = \"8MiB\"",
+            "tenant.shop.keyvalue.file: found ",
+        ),
+    ];
+    for (keyvalue, said) in rows {
+        node.leases(&(LISTENER.to_owned() + &stored(keyvalue)));
+        let (code, _, error) = node.command(&["reload"]);
+        assert_eq!(code, Some(78), "{error}");
+        assert!(error.contains(said), "{error}");
+    }
 }
 
 #[test]

@@ -117,6 +117,18 @@ fn a_state_that_cannot_be_used_is_an_error_that_names_it_and_nothing_is_lost() {
         fs::read_to_string(desired(directory.path())).expect("kept"),
         kept
     );
+    // The program of a tenant that was put is gone: the table is not in the lease file.
+    fs::write(directory.path().join("leases.toml"), leases()).expect("written");
+    fs::write(
+        desired(directory.path()),
+        kept.replace("web.wasm", "gone.wasm"),
+    )
+    .expect("written");
+    let output = serve(directory.path(), &options).output().expect("runs");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(66), "{error}");
+    let said = "desired.json: tenant.mine: no such program: ";
+    assert!(error.contains(said), "{error}");
     // It is damaged: it is moved aside, and the next start does without it.
     fs::write(desired(directory.path()), &kept[..kept.len() / 2]).expect("written");
     let error = refused();

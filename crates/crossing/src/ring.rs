@@ -20,10 +20,11 @@ const SEGMENT: usize = 8;
 
 const WORD: usize = size_of::<u64>();
 
-/// In [`Shared::end`]: more may be written. Otherwise [`FINISHED`], or [`FAILED`] and the reason.
+/// In [`Shared::end`]: more may be written. Otherwise [`FINISHED`], or [`FAILED`] or [`CUT`] and the reason.
 const OPEN: u16 = 0;
 const FINISHED: u16 = 1;
 const FAILED: u16 = 0x100;
+const CUT: u16 = 0x200;
 
 type Segment = Box<[AtomicU64]>;
 
@@ -53,7 +54,8 @@ pub enum Received {
     Nothing,
     /// The writer has finished, and everything was read.
     Finished,
-    /// The writer failed, for a reason of its own. What was not read is lost.
+    /// The writer failed, for a reason of its own. What was not read is lost, unless the writer has cut the ring:
+    /// then it was read before.
     Failed(u8),
 }
 
@@ -210,6 +212,11 @@ impl RingWriter {
         self.end(FAILED | u16::from(reason));
     }
 
+    /// Ends the ring with a failure behind what was written: the reader gets what is in it, and then `reason`.
+    pub fn cut(&mut self, reason: u8) {
+        self.end(CUT | u16::from(reason));
+    }
+
     /// The first end counts, except that a ring which has finished can still fail.
     fn end(&mut self, how: u16) {
         if self.shared.end.load(Ordering::Relaxed) < FAILED {
@@ -239,10 +246,10 @@ impl RingReader {
     pub fn read(&mut self, into: &mut [u8]) -> Received {
         // The end is read first: what was written before it is then seen.
         let end = self.shared.end.load(Ordering::Acquire);
-        if end >= FAILED {
+        let waiting = self.waiting();
+        if end >= FAILED && (end < CUT || waiting == 0) {
             return Received::Failed((end & 0xff) as u8);
         }
-        let waiting = self.waiting();
         if waiting == 0 && end == FINISHED {
             return Received::Finished;
         }
@@ -422,6 +429,24 @@ mod tests {
     /// Deterministic lengths that cross words, segments and the ring's end at every offset.
     fn lengths() -> impl Iterator<Item = usize> {
         (0u64..).map(|n| (n.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 53) as usize)
+    }
+
+    #[test]
+    fn a_cut_is_read_behind_what_was_written_and_a_failure_at_once() {
+        let (mut writer, mut reader) = ring(8);
+        writer.write(b"abc");
+        writer.cut(7);
+        writer.fail(8);
+        assert_eq!((writer.room(), reader.remaining()), (None, None));
+        assert!(reader.poll_readable(Waker::noop()));
+        let mut read = [0; 2];
+        assert_eq!(reader.read(&mut read), Received::Bytes(2));
+        assert_eq!(reader.read(&mut read), Received::Bytes(1));
+        assert_eq!(reader.read(&mut read), Received::Failed(7));
+        let (mut writer, mut reader) = ring(8);
+        writer.write(b"abc");
+        writer.fail(8);
+        assert_eq!(reader.read(&mut read), Received::Failed(8));
     }
 
     #[test]

@@ -162,6 +162,13 @@ impl GuestHalf {
         self.shared.head.wake();
     }
 
+    /// Ends the exchange with a failure behind what was written: the client's side gets the body so far, and then
+    /// the failure.
+    pub fn cut(&mut self, failure: Failure) {
+        self.response.cut(failure.reason());
+        self.shared.head.wake();
+    }
+
     /// Adds processor time that the guest used for this exchange, ns, for the client's side to
     /// report.
     pub fn add_guest_time(&self, ns: u64) {

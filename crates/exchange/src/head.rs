@@ -41,3 +41,22 @@ pub struct ResponseHead {
     /// The fields.
     pub fields: Fields,
 }
+
+/// Returns whether a response with this status to a request with this method has a body (RFC 9110 §6.4.1).
+/// A `Content-Length` of one that has none states the length of another response's body, or nothing.
+pub fn has_body(method: &str, status: u16) -> bool {
+    method != "HEAD" && !matches!(status, 204 | 205 | 304)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::has_body;
+
+    #[test]
+    fn answers_to_head_and_of_some_statuses_have_no_body() {
+        assert!(has_body("GET", 200) && has_body("head", 404));
+        for (method, status) in [("HEAD", 200), ("GET", 204), ("PUT", 205), ("GET", 304)] {
+            assert!(!has_body(method, status), "{method} {status}");
+        }
+    }
+}

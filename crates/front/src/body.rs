@@ -4,6 +4,7 @@ use crate::access::Outcome;
 use crate::connection::Ongoing;
 use crate::payer;
 use crate::site::Site;
+use crate::upload::{NoResponse, UploadFault};
 use crate::{reply, request};
 use bytes::Bytes;
 use http_body::{Body, Frame, SizeHint};
@@ -30,6 +31,8 @@ pub(crate) struct Traffic {
     client: ClientHalf,
     site: Arc<Site>,
     upload: Option<Upload>,
+    /// What was wrong with the client's body.
+    fault: Option<UploadFault>,
     /// The time of the request; the exchange is abandoned at its end.
     deadline: Pin<Box<Sleep>>,
 }
@@ -55,6 +58,7 @@ impl Traffic {
             client,
             site,
             upload,
+            fault: None,
             deadline: Box::pin(deadline),
         }
     }
@@ -63,16 +67,28 @@ impl Traffic {
         &self.client
     }
 
-    /// The head of the response, while the request's body is received.
+    /// The head of the response, while the request's body is received. A fault of that body is an answer, unless
+    /// the guest gave one before.
     pub(crate) fn poll_response(
         &mut self,
         context: &mut Context<'_>,
-    ) -> Poll<Result<&ResponseHead, Failure>> {
+    ) -> Poll<Result<&ResponseHead, NoResponse>> {
         if self.deadline.as_mut().poll(context).is_ready() {
-            return Poll::Ready(Err(Failure::Deadline));
+            return Poll::Ready(Err(NoResponse::Failure(Failure::Deadline)));
         }
         self.poll_upload(context);
-        self.client.poll_response(context)
+        match (self.client.poll_response(context), self.fault) {
+            (Poll::Ready(Ok(head)), _) => Poll::Ready(Ok(head)),
+            (_, Some(fault)) => Poll::Ready(Err(NoResponse::Upload(fault))),
+            (other, None) => other.map_err(NoResponse::Failure),
+        }
+    }
+
+    /// The request's body ends with this fault, which the guest sees as well.
+    fn fail_upload(&mut self, fault: UploadFault) {
+        self.client.fail_body();
+        self.fault = Some(fault);
+        self.upload = None;
     }
 
     /// Moves what the client sent to the guest, as far as there is room.
@@ -93,10 +109,7 @@ impl Traffic {
                     self.client.finish_body(None);
                     self.upload = None;
                 }
-                Poll::Ready(Some(Err(_))) => {
-                    self.client.fail_body();
-                    self.upload = None;
-                }
+                Poll::Ready(Some(Err(error))) => self.fail_upload(UploadFault::of(&error)),
                 Poll::Ready(Some(Ok(frame))) => match frame.into_data() {
                     Ok(data) => {
                         self.site.usage().received(data.len());
@@ -107,10 +120,12 @@ impl Traffic {
                             .trailers_ref()
                             .map(|it| request::trailers(it, self.site.limits()));
                         match trailers {
-                            Some(None) => self.client.fail_body(),
-                            other => self.client.finish_body(other.flatten()),
+                            Some(None) => self.fail_upload(UploadFault::TooLarge),
+                            other => {
+                                self.client.finish_body(other.flatten());
+                                self.upload = None;
+                            }
                         }
-                        self.upload = None;
                     }
                 },
             }
@@ -149,48 +164,64 @@ pub(crate) enum ResponseBody {
 pub(crate) struct ExchangeBody {
     traffic: Traffic,
     ongoing: Ongoing,
-    /// Bytes that the head promises and that have not been given out; `None` if it promises nothing.
-    promised: Option<u64>,
+    /// Bytes that the head states and that have not been given out; `None` if it states no length. What the
+    /// connection is told of the length is this alone: the guest may finish at any time, also between two looks.
+    left: Option<u64>,
     /// The end was given out, trailers included.
     over: bool,
 }
 
 impl ResponseBody {
-    /// The body of a response that has none for its client. What the guest writes is read and
-    /// forgotten, so that the guest can finish as it would otherwise.
+    /// The body of a response that has none for its client.
     pub(crate) fn nothing(traffic: Traffic, ongoing: Ongoing) -> Self {
-        if let Self::Exchange(body) = Self::of(traffic, ongoing, None) {
-            tokio::task::spawn_local(payer::metered(payer::source(), body.forgotten()));
-        }
-        Self::Nothing
+        Box::new(ExchangeBody::new(traffic, ongoing, None)).heard_out()
     }
 
-    /// The body of a guest's response, of which the head promises so many bytes.
-    pub(crate) fn of(traffic: Traffic, mut ongoing: Ongoing, promised: Option<u64>) -> Self {
-        // Without a body that is to be read, nothing else says that it was answered.
-        let is_empty = promised.unwrap_or(0) == 0 && traffic.client.remaining() == Some(0);
-        let over = is_empty && traffic.client.trailers().is_none();
-        if over {
-            ongoing.ended(Outcome::Answered, None);
+    /// The body of a guest's response, of which the head states so many bytes.
+    pub(crate) fn of(traffic: Traffic, ongoing: Ongoing, stated: Option<u64>) -> Self {
+        let mut body = Box::new(ExchangeBody::new(traffic, ongoing, stated));
+        body.left = stated.or_else(|| match body.traffic.client.trailers() {
+            // Trailers need a body whose length is not stated.
+            Some(_) => None,
+            None => body.traffic.client.remaining().map(|whole| whole as u64),
+        });
+        if body.is_given() {
+            body.finish();
         }
-        ongoing.record.timing = Some(traffic.client.timing());
-        Self::Exchange(Box::new(ExchangeBody {
-            traffic,
-            ongoing,
-            promised,
-            over,
-        }))
+        match body.over && !body.has_finished() {
+            true => body.heard_out(),
+            false => Self::Exchange(body),
+        }
     }
 }
 
 impl ExchangeBody {
+    fn new(traffic: Traffic, mut ongoing: Ongoing, left: Option<u64>) -> Self {
+        ongoing.record.timing = Some(traffic.client.timing());
+        Self {
+            traffic,
+            ongoing,
+            left,
+            over: false,
+        }
+    }
+
+    /// Leaves the client without more of it. What the guest still writes is read and forgotten, so that the guest can
+    /// finish as it would otherwise.
+    fn heard_out(self: Box<Self>) -> ResponseBody {
+        tokio::task::spawn_local(payer::metered(payer::source(), self.forgotten()));
+        ResponseBody::Nothing
+    }
+
     /// Reads the body to its end. The client gets none of it.
     async fn forgotten(mut self: Box<Self>) {
         if let Some(lane) = self.ongoing.lane() {
             payer::pays(&self.traffic.site, lane);
         }
+        let bytes = self.ongoing.record.bytes;
+        (self.left, self.over) = (None, false);
         while let Some(Ok(_)) = poll_fn(|context| self.poll(context)).await {
-            self.ongoing.record.bytes = 0;
+            self.ongoing.record.bytes = bytes;
         }
     }
 
@@ -207,20 +238,20 @@ impl ExchangeBody {
         match read {
             Ok(Some(bytes)) => {
                 let read = bytes.len() as u64;
-                if let Some(promised) = &mut self.promised {
-                    match promised.checked_sub(read) {
-                        Some(left) => *promised = left,
+                if let Some(left) = &mut self.left {
+                    match left.checked_sub(read) {
+                        Some(less) => *left = less,
                         None => return Poll::Ready(Some(Err(self.cut(Cut::Length)))),
                     }
                 }
                 self.ongoing.record.bytes += read;
                 self.traffic.site.usage().sent(bytes.len());
-                if self.is_over() {
+                if self.is_given() {
                     self.finish();
                 }
                 Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
             }
-            Ok(None) if self.promised.is_some_and(|left| left > 0) => {
+            Ok(None) if self.left.is_some_and(|left| left > 0) => {
                 Poll::Ready(Some(Err(self.cut(Cut::Length))))
             }
             Ok(None) => {
@@ -242,11 +273,19 @@ impl ExchangeBody {
         }
     }
 
-    /// Whether nothing is left, not even trailers.
-    fn is_over(&self) -> bool {
-        let is_whole = self.promised.unwrap_or(0) == 0;
+    /// Whether the client has all of it. In HTTP/1.1 nothing comes after the bytes that the head states, and the
+    /// connection does not ask for it; in HTTP/2 the end does, or trailers.
+    fn is_given(&self) -> bool {
+        let is_whole = self.left.unwrap_or(0) == 0;
+        let is_at_length = self.left == Some(0) && !self.ongoing.is_http2();
         let client = &self.traffic.client;
-        is_whole && client.remaining() == Some(0) && client.trailers().is_none()
+        let is_at_end = client.remaining() == Some(0) && client.trailers().is_none();
+        is_at_length || is_whole && is_at_end
+    }
+
+    /// Whether the guest has written all that it is going to write.
+    fn has_finished(&self) -> bool {
+        self.traffic.client.remaining().is_some()
     }
 
     fn finish(&mut self) {
@@ -258,6 +297,8 @@ impl ExchangeBody {
         self.over = true;
         let (outcome, failure) = match cut {
             Cut::Failure(Failure::Deadline) => (Outcome::Timeout, Some(Failure::Deadline)),
+            // A guest that fails without the rest of its request is not to blame.
+            _ if self.traffic.fault.is_some() => (Outcome::ClientGone, None),
             Cut::Failure(failure) => (Outcome::Failed, Some(failure)),
             Cut::Trailers | Cut::Length => (Outcome::Failed, None),
         };
@@ -274,12 +315,22 @@ impl Body for ResponseBody {
         self: Pin<&mut Self>,
         context: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
-        match self.get_mut() {
+        let this = self.get_mut();
+        match this {
             Self::Text(text, _) => {
                 let text = std::mem::take(text);
                 Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
             }
-            Self::Exchange(body) => body.poll(context),
+            Self::Exchange(body) => {
+                let frame = body.poll(context);
+                if body.over && !body.has_finished() && matches!(frame, Poll::Ready(Some(Ok(_)))) {
+                    // The client has all of it, and the guest goes on.
+                    if let Self::Exchange(body) = std::mem::replace(this, Self::Nothing) {
+                        *this = body.heard_out();
+                    }
+                }
+                frame
+            }
             Self::Nothing => Poll::Ready(None),
         }
     }
@@ -294,14 +345,12 @@ impl Body for ResponseBody {
 
     fn size_hint(&self) -> SizeHint {
         let exact = match self {
-            Self::Text(text, _) => Some(text.len()),
+            Self::Text(text, _) => Some(text.len() as u64),
             Self::Exchange(body) if body.over => Some(0),
-            // Trailers need a body whose length is not stated.
-            Self::Exchange(body) if body.traffic.client.trailers().is_some() => None,
-            Self::Exchange(body) => body.traffic.client.remaining(),
+            Self::Exchange(body) => body.left,
             // That of the body which a client of HEAD does not get is in the fields, if anywhere.
             Self::Nothing => None,
         };
-        exact.map_or_else(SizeHint::new, |exact| SizeHint::with_exact(exact as u64))
+        exact.map_or_else(SizeHint::new, SizeHint::with_exact)
     }
 }

@@ -140,7 +140,8 @@ pub(crate) struct Ongoing {
     log: Option<Log>,
     began: Instant,
     due: Cell<Option<Instant>>,
-    is_ended: bool,
+    /// It was decided then how it ended.
+    ended_at: Option<Instant>,
     pub(crate) record: Record,
 }
 
@@ -159,7 +160,7 @@ impl Ongoing {
             log,
             began: Instant::now(),
             due: Cell::new(None),
-            is_ended: false,
+            ended_at: None,
             record,
         }
     }
@@ -191,22 +192,34 @@ impl Ongoing {
         self.due.set(Some(at));
     }
 
-    /// How it ended. Until then, its client is said to have gone.
+    pub(crate) fn is_http2(&self) -> bool {
+        self.connection.is_http2.get()
+    }
+
+    /// Decides how it ended, once: what comes later changes nothing of it. Until then, its client is said to
+    /// have gone.
     pub(crate) fn ended(&mut self, outcome: Outcome, failure: Option<Failure>) {
-        self.record.outcome = outcome;
-        self.record.failure = failure;
-        self.is_ended = true;
+        if self.ended_at.is_none() {
+            self.record.outcome = outcome;
+            self.record.failure = failure;
+            self.ended_at = Some(Instant::now());
+        }
     }
 }
 
 impl Drop for Ongoing {
     fn drop(&mut self) {
-        let now = Instant::now();
         // A client that does not read is there until its request is given up.
-        if !self.is_ended && self.due.get().is_some_and(|due| due <= now) {
-            self.record.outcome = Outcome::Timeout;
-        }
-        self.record.elapsed = now.duration_since(self.began);
+        let is_over = self.due.get().is_some_and(|due| due <= Instant::now());
+        self.ended(
+            match is_over {
+                true => Outcome::Timeout,
+                false => Outcome::ClientGone,
+            },
+            self.record.failure,
+        );
+        let ended_at = self.ended_at.unwrap_or(self.began);
+        self.record.elapsed = ended_at.duration_since(self.began);
         self.connection.end(self.record.id);
         if let Some(site) = &self.site {
             site.usage().ended(self.record.outcome, self.record.elapsed);

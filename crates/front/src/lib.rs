@@ -29,7 +29,7 @@ mod sources;
 mod tally;
 mod tls;
 mod trace;
-mod trailers;
+mod upload;
 mod usage;
 
 pub use access::{Outcome, Record};

@@ -1,12 +1,14 @@
 //! What the front answers by itself, and the head of a guest's response as HTTP.
 
 use crate::access::Outcome;
-use crate::request::{Rejection, is_hop_by_hop};
-use crate::trailers;
+use crate::request::Rejection;
+use crate::upload::UploadFault;
 use bytes::Bytes;
 use http::header::{CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue, RETRY_AFTER};
-use http::{Method, Response, StatusCode};
-use leasehold_exchange::{ClientHalf, Failure, Fields, ResponseHead, Timing};
+use http::{Response, StatusCode};
+use leasehold_exchange::{
+    ClientHalf, Failure, Fields, ResponseHead, Timing, is_hop_by_hop, may_be_trailer,
+};
 use leasehold_lease::decimal;
 
 /// An answer of the front itself.
@@ -68,6 +70,18 @@ pub(crate) const fn rejected(rejection: Rejection) -> Reply {
     }
 }
 
+pub(crate) const fn faulty(fault: UploadFault) -> Reply {
+    match fault {
+        UploadFault::Malformed => rejected(Rejection::Malformed("the body is no HTTP\n")),
+        UploadFault::TooLarge => rejected(Rejection::TooLarge),
+        UploadFault::Gone => reply(
+            StatusCode::BAD_REQUEST,
+            "the body is not whole\n",
+            Outcome::ClientGone,
+        ),
+    }
+}
+
 pub(crate) const fn failed(failure: Failure) -> Reply {
     match failure {
         Failure::Deadline => TIMEOUT,
@@ -94,33 +108,23 @@ impl Reply {
     }
 }
 
-/// Whether a response has a body for its client (RFC 9110 §6.4.1). Of HTTP/2 the library asks this
-/// of its user.
-pub(crate) fn has_body(method: &Method, status: StatusCode) -> bool {
-    let is_bare = matches!(
-        status,
-        StatusCode::NO_CONTENT | StatusCode::RESET_CONTENT | StatusCode::NOT_MODIFIED
-    );
-    method != Method::HEAD && !is_bare
-}
-
-/// The bytes that the head of a response promises, if it does.
-pub(crate) fn promised(headers: &HeaderMap) -> Option<u64> {
+/// The bytes that the head of a response states, if it does.
+pub(crate) fn stated(headers: &HeaderMap) -> Option<u64> {
     decimal(headers.get(CONTENT_LENGTH)?.to_str().ok()?)
 }
 
-/// Whether the body may still have the length that the head promises, as far as it is there.
+/// Whether the body may still have the length that the head states, as far as it is there.
 pub(crate) fn keeps_promise(headers: &HeaderMap, body: &ClientHalf) -> bool {
     let mut lengths = headers.get_all(CONTENT_LENGTH).iter();
     let Some(length) = lengths.next() else {
         return true;
     };
-    let Some(promised) = promised(headers).filter(|_| lengths.all(|other| other == length)) else {
+    let Some(stated) = stated(headers).filter(|_| lengths.all(|other| other == length)) else {
         return false;
     };
     match body.remaining() {
-        Some(whole) => whole as u64 == promised,
-        None => body.readable() as u64 <= promised,
+        Some(whole) => whole as u64 == stated,
+        None => body.readable() as u64 <= stated,
     }
 }
 
@@ -145,7 +149,7 @@ fn headers(fields: &Fields) -> Option<HeaderMap> {
 
 /// Trailers of a response as HTTP's, without fields that may be none; `None` if they are no HTTP.
 pub(crate) fn trailers(fields: &Fields) -> Option<HeaderMap> {
-    map(fields, trailers::may_be)
+    map(fields, may_be_trailer)
 }
 
 /// Those fields whose name is allowed; `None` if one of them is no HTTP.

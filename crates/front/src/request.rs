@@ -1,11 +1,15 @@
 //! The head of a request, as it crosses to the guest.
 
 use crate::trace::{TRACEPARENT, TRACESTATE, Trace};
-use crate::trailers;
-use http::header::{CONNECTION, HOST, HeaderMap, HeaderName, TE, TRANSFER_ENCODING, UPGRADE};
+use http::header::{
+    CONNECTION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
+};
 use http::{Method, Version, request};
-use leasehold_exchange::{ExchangeLimits, FIELD_BYTES, Fields, RequestHead, Scheme};
-use leasehold_lease::{Authority, AuthorityFault};
+use leasehold_exchange::{
+    ExchangeLimits, FIELD_BYTES, Fields, RequestHead, Scheme, is_hop_by_hop, may_be_trailer,
+};
+use leasehold_lease::{Authority, AuthorityFault, Destination};
+use std::borrow::Cow;
 
 /// Why a request goes no further.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -20,17 +24,6 @@ pub(crate) enum Rejection {
     Coding,
 }
 
-/// Fields of one connection, which go no further than it, besides those that `Connection` names.
-const HOP_BY_HOP: [&str; 7] = [
-    "connection",
-    "keep-alive",
-    "proxy-connection",
-    "transfer-encoding",
-    "upgrade",
-    "http2-settings",
-    "te",
-];
-
 /// How a request came here.
 pub(crate) struct Arrival<'a> {
     pub(crate) scheme: Scheme,
@@ -40,8 +33,40 @@ pub(crate) struct Arrival<'a> {
     pub(crate) trace: Option<Trace>,
 }
 
-/// The host that the request is for, with its port; empty if HTTP/1.0 gave none.
-pub(crate) fn authority(parts: &request::Parts) -> Result<String, Rejection> {
+/// What a request is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Target {
+    /// The authority as the client wrote it, which is what the guest sees.
+    pub(crate) text: String,
+    /// What it stands for, which is what is compared.
+    pub(crate) authority: Authority,
+}
+
+impl Target {
+    fn parse(text: &str) -> Result<Self, Rejection> {
+        match Authority::parse(text) {
+            Ok(authority) => Ok(Self {
+                text: text.to_owned(),
+                authority,
+            }),
+            Err(_) if text.is_empty() => Err(Rejection::Malformed("no host")),
+            Err(AuthorityFault::Host) => Err(NO_HOST_NAME),
+            Err(AuthorityFault::Port) => {
+                Err(Rejection::Malformed("a host with a port that is none"))
+            }
+        }
+    }
+
+    /// Whether both are one host and one port.
+    fn is(&self, other: &Self, scheme: Scheme) -> bool {
+        let port = Destination::port_of(scheme == Scheme::Https);
+        let [own, other] = [&self.authority, &other.authority];
+        own.host == other.host && own.port_or(port) == other.port_or(port)
+    }
+}
+
+/// The one host that the request is for, with its port.
+pub(crate) fn target(parts: &request::Parts, scheme: Scheme) -> Result<Target, Rejection> {
     if parts.method == Method::CONNECT {
         return Err(Rejection::Tunnel);
     }
@@ -54,29 +79,21 @@ pub(crate) fn authority(parts: &request::Parts) -> Result<String, Rejection> {
     if host.is_none() && parts.version == Version::HTTP_11 {
         return Err(Rejection::Malformed("no field Host"));
     }
-    let host = match (parts.uri.authority(), host) {
+    let text = |host: &HeaderValue| Target::parse(host.to_str().map_err(|_| NO_HOST_NAME)?);
+    match (parts.uri.authority(), host) {
         // RFC 9113 §8.3.1; RFC 9112 §3.2.2 has the field ignored.
-        (Some(authority), Some(host))
-            if parts.version == Version::HTTP_2 && authority.as_str() != host =>
-        {
-            return Err(Rejection::Malformed(
-                "a field Host that is not the authority",
-            ));
+        (Some(authority), Some(host)) if parts.version == Version::HTTP_2 => {
+            let target = Target::parse(authority.as_str())?;
+            match target.is(&text(host)?, scheme) {
+                true => Ok(target),
+                false => Err(Rejection::Malformed(
+                    "a field Host that is not the authority",
+                )),
+            }
         }
-        (Some(authority), _) => Some(authority.as_str().to_owned()),
-        (None, Some(host)) => {
-            let text = host.to_str().map_err(|_| NO_HOST_NAME)?;
-            Some(text.to_owned())
-        }
-        (None, None) => None,
-    };
-    let host = host.unwrap_or_default();
-    match Authority::parse(&host) {
-        Ok(_) => Ok(host),
-        Err(_) if host.is_empty() && parts.version == Version::HTTP_10 => Ok(host),
-        Err(_) if host.is_empty() => Err(Rejection::Malformed("no host")),
-        Err(AuthorityFault::Host) => Err(NO_HOST_NAME),
-        Err(AuthorityFault::Port) => Err(Rejection::Malformed("a host with a port that is none")),
+        (Some(authority), _) => Target::parse(authority.as_str()),
+        (None, Some(host)) => text(host),
+        (None, None) => Err(Rejection::Malformed("no host")),
     }
 }
 
@@ -121,12 +138,21 @@ pub(crate) fn head(
             + traceparent.len()
             + FIELD_BYTES,
     );
+    let mut cookies = Some(cookies(&parts.headers));
     for (name, value) in end_to_end(&parts.headers) {
-        if name != HOST && !is_replaced(name, trace) {
-            fields
-                .push(name.as_str(), value.as_bytes())
-                .map_err(|_| Rejection::TooLarge)?;
+        if name == HOST || is_replaced(name, trace) {
+            continue;
         }
+        let joined = match name == COOKIE {
+            true => match cookies.take() {
+                Some(all) => Cow::Owned(all),
+                None => continue,
+            },
+            false => Cow::Borrowed(value.as_bytes()),
+        };
+        fields
+            .push(name.as_str(), &joined)
+            .map_err(|_| Rejection::TooLarge)?;
     }
     // Of what a client takes, trailers are the one thing that goes through.
     let takes_trailers = parts
@@ -155,17 +181,22 @@ pub(crate) fn head(
     Ok(head)
 }
 
+/// The cookies as one field: HTTP/2 sends each as it likes, and no guest has to know it (RFC 9113 §8.2.3).
+fn cookies(headers: &HeaderMap) -> Vec<u8> {
+    let all: Vec<&[u8]> = headers
+        .get_all(COOKIE)
+        .iter()
+        .map(HeaderValue::as_bytes)
+        .collect();
+    all.join(&b"; "[..])
+}
+
 /// Whether the front says of a trace what this field says.
 fn is_replaced(name: &HeaderName, trace: Option<&Trace>) -> bool {
     trace.is_some_and(|trace| name == TRACEPARENT || trace.parent.is_none() && name == TRACESTATE)
 }
 
-/// Whether a field is one of its connection alone.
-pub(crate) fn is_hop_by_hop(name: &str) -> bool {
-    HOP_BY_HOP.contains(&name)
-}
-
-fn end_to_end(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &http::HeaderValue)> {
+fn end_to_end(headers: &HeaderMap) -> impl Iterator<Item = (&HeaderName, &HeaderValue)> {
     let named: Vec<String> = headers
         .get_all(CONNECTION)
         .iter()
@@ -187,7 +218,7 @@ pub(crate) fn trailers(trailers: &HeaderMap, limits: ExchangeLimits) -> Option<F
     let mut fields = Fields::new(limits.head_bytes);
     let allowed = trailers
         .iter()
-        .filter(|(name, _)| trailers::may_be(name.as_str()));
+        .filter(|(name, _)| may_be_trailer(name.as_str()));
     for (name, value) in allowed {
         fields.push(name.as_str(), value.as_bytes()).ok()?;
     }
@@ -196,7 +227,7 @@ pub(crate) fn trailers(trailers: &HeaderMap, limits: ExchangeLimits) -> Option<F
 
 #[cfg(test)]
 mod tests {
-    use super::{Arrival, NO_HOST_NAME, Rejection, authority, head, trailers};
+    use super::{Arrival, NO_HOST_NAME, Rejection, head, target, trailers};
     use crate::trace::Trace;
     use http::Request;
     use leasehold_exchange::{ExchangeLimits, Scheme};
@@ -227,7 +258,7 @@ mod tests {
                 .header("Accept", "a")
                 .header("Accept", "b"),
         );
-        let host = authority(&parts).expect("a host");
+        let host = target(&parts, Scheme::Http).expect("a host").text;
         let head = head(&parts, &arrival(&host), ExchangeLimits::default()).expect("it fits");
         let fields: Vec<_> = head.fields.iter().collect();
         assert_eq!(
@@ -268,7 +299,7 @@ mod tests {
             ),
             (
                 Request::get("/").version(http::Version::HTTP_10),
-                Ok(String::new()),
+                Err(Rejection::Malformed("no host")),
             ),
             (
                 Request::builder().method("CONNECT").uri("a:1"),
@@ -289,6 +320,20 @@ mod tests {
                 Ok("a".to_owned()),
             ),
             (
+                Request::get("http://g.example/")
+                    .version(http::Version::HTTP_2)
+                    .header("Host", "G.example.:80"),
+                Ok("g.example".to_owned()),
+            ),
+            (
+                Request::get("http://g.example/")
+                    .version(http::Version::HTTP_2)
+                    .header("Host", "g.example:81"),
+                Err(Rejection::Malformed(
+                    "a field Host that is not the authority",
+                )),
+            ),
+            (
                 Request::get("/").header("Host", "a:65536"),
                 Err(Rejection::Malformed("a host with a port that is none")),
             ),
@@ -306,7 +351,8 @@ mod tests {
             ),
         ];
         for (build, expected) in rows {
-            assert_eq!(authority(&parts(build)), expected);
+            let found = target(&parts(build), Scheme::Http);
+            assert_eq!(found.map(|target| target.text), expected);
         }
     }
 
@@ -317,7 +363,7 @@ mod tests {
             let build = codings.iter().fold(build, |build, coding| {
                 build.header("Transfer-Encoding", *coding)
             });
-            authority(&parts(build)).map(drop)
+            target(&parts(build), Scheme::Http).map(drop)
         };
         assert_eq!((host(&[]), host(&["Chunked"])), (Ok(()), Ok(())));
         for codings in [
@@ -375,6 +421,23 @@ mod tests {
         };
         assert_eq!(traced(Some(begun), 1024), (sent(&own), None));
         assert_eq!(traced(Some(begun), 64), (None, None));
+    }
+
+    #[test]
+    fn cookies_are_one_field() {
+        let parts = parts(
+            Request::get("/")
+                .header("Cookie", "a=1")
+                .header("Accept", "x")
+                .header("Cookie", "b=2; c=3"),
+        );
+        let head = head(&parts, &arrival("a"), ExchangeLimits::default()).expect("it fits");
+        let mut fields: Vec<_> = head.fields.iter().collect();
+        fields.sort_unstable();
+        assert_eq!(
+            fields,
+            [("accept", &b"x"[..]), ("cookie", b"a=1; b=2; c=3")]
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! The table of a listener's routes: the tenant of a host and a path.
 
 use crate::site::Site;
-use leasehold_lease::{Authority, Http, Route};
+use leasehold_lease::{Host, Http, Route};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ struct Paths {
 /// The routes of a listener. A route with a host goes before one without, and then the longest path.
 #[derive(Default)]
 pub(crate) struct Routes {
-    hosts: HashMap<String, Paths>,
+    hosts: HashMap<Host, Paths>,
     others: Paths,
     /// The largest head that any of its tenants takes.
     head_bytes: u32,
@@ -53,13 +53,9 @@ impl Routes {
         }
     }
 
-    /// The tenant for a path without its query; the authority, which was checked, is empty if the client named
-    /// none. The work is bounded by the routes' segments, whatever the path has.
-    pub(crate) fn find(&self, authority: &str, path: &str) -> Option<&Arc<Site>> {
-        let named = Authority::parse(authority).map_or("", |authority| authority.host);
-        let host = named.to_ascii_lowercase();
-        // The name of a host may end in a dot that stands for the root of all names.
-        let host = host.strip_suffix('.').unwrap_or(&host);
+    /// The tenant for a path without its query. The work is bounded by the routes' segments,
+    /// whatever the path has.
+    pub(crate) fn find(&self, host: &Host, path: &str) -> Option<&Arc<Site>> {
         let named = self.hosts.get(host).and_then(|paths| paths.find(path));
         named.or_else(|| self.others.find(path))
     }
@@ -85,7 +81,7 @@ impl Paths {
 mod tests {
     use super::Routes;
     use crate::site::Site;
-    use leasehold_lease::LeaseFile;
+    use leasehold_lease::{Host, LeaseFile};
     use std::path::Path;
 
     fn routes() -> Routes {
@@ -94,6 +90,8 @@ mod tests {
             ("shop", "\"shop.example/*\""),
             ("api", "\"shop.example/api/*\""),
             ("one", "\"shop.example/api/one\", \"/health\""),
+            ("dotted", "\"Root.Example./*\""),
+            ("six", "\"[0::1]/*\""),
         ];
         let tenant = |(name, routes): (&str, &str)| {
             format!(
@@ -119,7 +117,7 @@ mod tests {
         let routes = routes();
         let rows = [
             ("shop.example", "/", "shop"),
-            ("SHOP.example:8080", "/x", "shop"),
+            ("SHOP.example", "/x", "shop"),
             ("shop.example", "/api", "api"),
             ("shop.example", "/api/two", "api"),
             ("shop.example", "/apis", "shop"),
@@ -128,15 +126,16 @@ mod tests {
             ("shop.example", "/health", "shop"),
             ("other.example", "/health", "one"),
             ("shop.example.", "/", "shop"),
-            ("shop.example.:80", "/", "shop"),
-            ("shop.example:", "/", "shop"),
-            ("[::1]:80", "/", "any"),
-            ("", "/", "any"),
+            ("root.example", "/", "dotted"),
+            ("root.example.", "/", "dotted"),
+            ("[::1]", "/", "six"),
+            ("other.example", "/", "any"),
         ];
         for (host, path, expected) in rows {
-            let found = routes.find(host, path).map(|site| site.name());
+            let named = Host::parse(host).expect(host);
+            let found = routes.find(&named, path).map(|site| site.name());
             assert_eq!(found, Some(expected), "{host}{path}");
+            assert!(Routes::default().find(&named, path).is_none());
         }
-        assert!(Routes::default().find("a", "/").is_none());
     }
 }

@@ -9,10 +9,12 @@ use crate::reply::{self, Reply};
 use crate::request::{self, Arrival};
 use crate::site::Site;
 use crate::trace::Trace;
+use crate::upload::NoResponse;
 use http::header::HeaderName;
 use http::{Request, Response};
 use hyper::body::Incoming;
-use leasehold_exchange::{NotTaken, UnderWay, exchange};
+use leasehold_exchange::{NotTaken, UnderWay, exchange, has_body};
+use leasehold_lease::Host;
 use std::convert::Infallible;
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -40,8 +42,8 @@ pub(crate) async fn answer(
                 headers.append(SERVER_TIMING, value);
             }
             ongoing.record.status = Some(status.as_u16());
-            let body = match reply::has_body(&parts.method, status) {
-                true => ResponseBody::of(traffic, ongoing, reply::promised(&headers)),
+            let body = match has_body(parts.method.as_str(), status.as_u16()) {
+                true => ResponseBody::of(traffic, ongoing, reply::stated(&headers)),
                 false => ResponseBody::nothing(traffic, ongoing),
             };
             let mut response = Response::new(body);
@@ -55,7 +57,7 @@ pub(crate) async fn answer(
     ongoing.record.bytes = reply.text.len() as u64;
     let failure = ongoing.record.failure;
     ongoing.ended(reply.outcome, failure);
-    let has_body = reply::has_body(&parts.method, reply.status);
+    let has_body = has_body(parts.method.as_str(), reply.status.as_u16());
     Ok(reply.response().map(|text| match has_body {
         true => ResponseBody::Text(text, Box::new(ongoing)),
         false => ResponseBody::Nothing,
@@ -91,14 +93,10 @@ fn begin(
 
 /// The tenant of a route, and a place in its lane if it runs. A tenant that has just lost the route does
 /// not count: its successor's lane was there before its own was taken away.
-fn enter(
-    served: &Served,
-    authority: &str,
-    path: &str,
-) -> Result<(Arc<Site>, Option<UnderWay>), Reply> {
+fn enter(served: &Served, host: &Host, path: &str) -> Result<(Arc<Site>, Option<UnderWay>), Reply> {
     let mut routes = served.routes();
     loop {
-        let site = routes.find(authority, path).ok_or(reply::NO_ROUTE)?.clone();
+        let site = routes.find(host, path).ok_or(reply::NO_ROUTE)?.clone();
         let under_way = site.enter();
         let now = served.routes();
         if under_way.is_some() || Arc::ptr_eq(&now, &routes) {
@@ -115,14 +113,14 @@ async fn respond(
     incoming: Incoming,
     ongoing: &mut Ongoing,
 ) -> Result<(Traffic, http::StatusCode, http::HeaderMap), Reply> {
-    let authority = request::authority(parts).map_err(reply::rejected)?;
-    ongoing.record.authority.clone_from(&authority);
-    let (site, under_way) = enter(served, &authority, parts.uri.path())?;
+    let target = request::target(parts, served.scheme()).map_err(reply::rejected)?;
+    ongoing.record.authority.clone_from(&target.text);
+    let (site, under_way) = enter(served, &target.authority.host, parts.uri.path())?;
     ongoing.routed(&site);
     let under_way = under_way.ok_or(reply::NOT_RUNNING)?;
     let arrival = Arrival {
         scheme: served.scheme(),
-        authority: &authority,
+        authority: &target.text,
         trace: ongoing.record.trace,
     };
     let head = request::head(parts, &arrival, site.limits()).map_err(reply::rejected)?;
@@ -147,7 +145,7 @@ async fn respond(
     ongoing.record.timing = Some(traffic.client().timing());
     match head {
         Ok(Some((status, headers))) => {
-            let is_kept = !reply::has_body(&parts.method, status)
+            let is_kept = !has_body(parts.method.as_str(), status.as_u16())
                 || reply::keeps_promise(&headers, traffic.client());
             match is_kept {
                 true => Ok((traffic, status, headers)),
@@ -155,9 +153,10 @@ async fn respond(
             }
         }
         Ok(None) => Err(reply::BAD_RESPONSE),
-        Err(failure) => {
+        Err(NoResponse::Failure(failure)) => {
             ongoing.record.failure = Some(failure);
             Err(reply::failed(failure))
         }
+        Err(NoResponse::Upload(fault)) => Err(reply::faulty(fault)),
     }
 }

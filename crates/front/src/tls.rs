@@ -40,8 +40,8 @@ pub(crate) fn configuration(listener: &Listener) -> Result<Option<Arc<ServerConf
         let key = certified(listener, certificate, &provider)?;
         match &certificate.host {
             Some(host) => {
-                check_host(listener, certificate, host, &key)?;
-                certificates.hosts.insert(host.clone(), Arc::new(key));
+                check_host(listener, certificate, host.as_str(), &key)?;
+                certificates.hosts.insert(host.to_string(), Arc::new(key));
             }
             None => certificates.other = Some(Arc::new(key)),
         }

@@ -246,6 +246,75 @@ fn a_client_that_goes_is_seen_by_the_guest_at_once() {
 }
 
 #[test]
+fn a_malformed_body_is_the_fault_of_its_client() {
+    let node = Node::start(&lease("", "concurrency = 4\nhead = \"1KiB\""));
+    let long = format!("0\r\nDigest: {}\r\n\r\n", "x".repeat(500));
+    let trailers = format!("0\r\nDigest: {}\r\n\r\n", "x".repeat(1500));
+    let rows = [
+        ("x\r\n", Some(400), Outcome::Malformed),
+        ("3\r\nabcd\r\n", Some(400), Outcome::Malformed),
+        ("fffffffffffffffff\r\n", Some(400), Outcome::Malformed),
+        (&trailers, Some(431), Outcome::TooLarge),
+        (&long, Some(200), Outcome::Answered),
+    ];
+    for (body, status, outcome) in rows {
+        let before = node.sites[0].counts().of(outcome);
+        let mut client = node.connect();
+        // This guest answers when it has the whole body.
+        client.send("POST /count HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\n");
+        client.send(body);
+        let found = client.response().map(|response| response.status);
+        assert_eq!(found, status, "{:?}", &body[..body.len().min(20)]);
+        let counted = || node.sites[0].counts().of(outcome) == before + 1;
+        wait_for(counted, &format!("{outcome:?}"));
+    }
+    // The response of this one has begun.
+    let mut client = node.connect();
+    client.send("POST /echo HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: chunked\r\n\r\n2\r\nab\r\nx\r\n");
+    let mut rest = Vec::new();
+    let _ = client.0.read_to_end(&mut rest);
+    assert!(!rest.ends_with(b"0\r\n\r\n"), "it does not look whole");
+    // One that goes.
+    let mut client = node.connect();
+    client.send("POST /count HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 9\r\n\r\nab");
+    drop(client);
+    node.ended(Outcome::ClientGone);
+    let over = || node.records.lock().expect("log").len() == 7;
+    wait_for(over, "all are over");
+    assert_eq!(node.sites[0].counts().of(Outcome::Failed), 0);
+}
+
+#[test]
+fn what_the_client_has_whole_is_answered_whenever_the_guest_finishes() {
+    let node = Node::start(&lease("", ""));
+    let mut client = node.connect();
+    for (path, text) in [("/whole-and-late", "text"), ("/empty-and-late", "")] {
+        assert_eq!(client.get(path).text(), text);
+        // The client goes as soon as it has the last byte.
+        assert_eq!(node.connect().get(path).text(), text);
+    }
+    let answered = || node.sites[0].counts().of(Outcome::Answered);
+    wait_for(|| answered() == 4, "four are answered");
+    assert_eq!(
+        node.seen.abandoned.load(Ordering::SeqCst),
+        0,
+        "no guest is told that its client has gone"
+    );
+}
+
+#[test]
+fn an_empty_body_is_answered_however_the_guest_and_the_connection_meet() {
+    let node = Node::start(&lease("", ""));
+    let mut client = node.connect();
+    for _ in 0..5000 {
+        assert_eq!(client.get("/empty").text(), "");
+    }
+    let over = || node.records.lock().expect("log").len() == 5000;
+    wait_for(over, "all are over");
+    assert_eq!(node.sites[0].counts().of(Outcome::Answered), 5000);
+}
+
+#[test]
 fn a_client_that_does_not_read_holds_the_guest_no_longer_than_its_time() {
     let node = Node::start(&lease("", "timeout = \"300ms\""));
     let mut client = node.connect();

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use crate::authority::is_host;
+use crate::authority::Host;
 use crate::byte_size::ByteSize;
 use crate::error::{LeaseError, excerpt};
 use crate::listener::{Listener, parse_timeout};
@@ -64,8 +64,8 @@ pub enum Fresh {
 /// Which requests a tenant gets.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Route {
-    /// The host, in lower case, without a port; `None`: any that no other route names.
-    pub host: Option<String>,
+    /// The host, without a port; `None`: any that no other route names.
+    pub host: Option<Host>,
     /// The path, from its `/` on, without the `/*` at its end.
     pub path: String,
     /// Whether all paths below it are meant, too.
@@ -80,9 +80,12 @@ impl Route {
             Some(path) => (path, true),
             None => (path, false),
         };
-        let sound = path.bytes().all(legal) && (host.is_empty() || is_host(host));
-        sound.then(|| Self {
-            host: (!host.is_empty()).then(|| host.to_ascii_lowercase()),
+        let host = match host {
+            "" => None,
+            host => Some(Host::parse(host)?),
+        };
+        path.bytes().all(legal).then(|| Self {
+            host,
             path: path.to_owned(),
             below,
         })
@@ -96,7 +99,7 @@ impl fmt::Display for Route {
         write!(
             f,
             "{}{}{below}",
-            self.host.as_deref().unwrap_or_default(),
+            self.host.as_ref().map(Host::as_str).unwrap_or_default(),
             self.path
         )
     }

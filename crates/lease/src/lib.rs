@@ -66,7 +66,7 @@ mod restart;
 mod tenant;
 mod workload;
 
-pub use authority::{Authority, AuthorityFault};
+pub use authority::{Authority, AuthorityFault, Host};
 pub use byte_size::ByteSize;
 pub use cpu::{Cpu, CpuFault, Policy};
 pub use decimal::decimal;

@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use crate::authority::is_host;
+use crate::authority::Host;
 use crate::error::LeaseError;
 use crate::http::HOST_ALLOWED;
 use crate::nanoseconds::Nanoseconds;
@@ -44,7 +44,7 @@ pub struct Listener {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Certificate {
     /// The host that it is shown for; `None`: where no other one is.
-    pub host: Option<String>,
+    pub host: Option<Host>,
     /// The file of the certificate and those that vouch for it. Relative paths have been resolved
     /// against the directory of the lease file.
     pub certificate: PathBuf,
@@ -132,7 +132,7 @@ fn parse_certificate(node: &Node<'_>, base: &Path) -> Result<Certificate, LeaseE
     let (mut host, mut certificate, mut key) = (None, None, None);
     for entry in node.entries()? {
         match entry.name() {
-            "host" => host = Some(entry.string(HOST_ALLOWED, is_host)?.to_ascii_lowercase()),
+            "host" => host = Some(entry.keyword(HOST_ALLOWED, Host::parse)?),
             "certificate" => certificate = Some(base.join(entry.string(PATH, is_path)?)),
             "key" => key = Some(base.join(entry.string(PATH, is_path)?)),
             _ => return Err(entry.unknown(TLS_KEYS)),

@@ -85,7 +85,7 @@ impl TenantSpec {
     }
 
     /// Whether `name` can be that of a tenant or a listener.
-    pub(crate) fn is_name(name: &str) -> bool {
+    pub fn is_name(name: &str) -> bool {
         (1..=Self::NAME_MOST).contains(&name.len()) && name.chars().all(Self::is_in_name)
     }
 

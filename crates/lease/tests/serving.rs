@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use leasehold_lease::{Fresh, LeaseFile, Restart};
+use leasehold_lease::{Fresh, Host, LeaseFile, Restart};
 
 const MAIN: &str = "[listener.main]\naddress = \"127.0.0.1:8080\"\n";
 
@@ -28,7 +28,10 @@ fn a_tenant_answers_on_the_only_listener_with_the_defaults() {
     ));
     let http = file.tenants[0].http.as_ref().expect("it answers");
     assert_eq!(http.listeners, ["main"]);
-    assert_eq!(http.routes[0].host.as_deref(), Some("shop.example"));
+    assert_eq!(
+        http.routes[0].host.as_ref().map(Host::as_str),
+        Some("shop.example")
+    );
     assert_eq!(
         (http.routes[0].path.as_str(), http.routes[0].below),
         ("/api", true)
@@ -69,8 +72,8 @@ idle_timeout = \"2s\"
     assert_eq!(listener.tls[0].key, Path::new("/keys/shop.key"));
     assert_eq!(
         (
-            listener.tls[0].host.as_deref(),
-            listener.tls[1].host.as_deref()
+            listener.tls[0].host.as_ref().map(Host::as_str),
+            listener.tls[1].host.as_ref()
         ),
         (Some("shop.example"), None)
     );
@@ -197,6 +200,14 @@ fn a_fault_of_an_http_table_names_its_place() {
 #[test]
 fn two_tenants_with_one_route_on_one_listener_are_both_named() {
     let route = |name: &str| tenant(name, "http = { routes = [\"/\", \"shop.example/*\"] }");
+    for host in ["shop.example.", "Shop.EXAMPLE", "shop.example"] {
+        let other = tenant("b", &format!("http = {{ routes = [\"{host}/*\"] }}"));
+        let found = message(&format!("{MAIN}{}{other}", route("a")));
+        assert!(
+            found.contains("tenant.a has this one, in line 6"),
+            "{found}"
+        );
+    }
     let other = "http = { routes = [\"SHOP.example/*\"] }";
     let text = format!("{MAIN}{}{}", route("a"), tenant("b", other));
     assert_eq!(

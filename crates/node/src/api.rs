@@ -1,10 +1,13 @@
 //! The routes of the control interface, and their description.
 
+mod head;
+mod parameters;
 mod stall;
 mod streams;
 mod tcp;
 mod tenants;
 
+pub(crate) use head::HEAD_BYTES;
 pub use tcp::{ListenError, PageListener};
 
 use crate::controller::Controller;
@@ -17,10 +20,11 @@ use crate::view::{Admission, ErrorBody, ErrorKind, Node, Reloaded, Snapshot, Val
 use axum::extract::{DefaultBodyLimit, Query, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::map_response;
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use leasehold_lease::LeaseFile;
+use parameters::Parameters;
 use serde::Deserialize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,6 +91,8 @@ pub fn openapi() -> String {
 pub fn router(api: Api) -> Router {
     let (router, description) = described().split_for_parts();
     let description: Arc<str> = description.to_json().unwrap_or_default().into();
+    let parameters = serde_json::from_str(&description).unwrap_or_default();
+    let parameters = Arc::new(Parameters::of(&parameters));
     let described = move || {
         let text = description.to_string();
         async move { ([("content-type", "application/json")], text) }
@@ -96,6 +102,8 @@ pub fn router(api: Api) -> Router {
         .route("/metrics", axum::routing::get(page_of_metrics))
         .fallback(nothing)
         .method_not_allowed_fallback(not_allowed)
+        .layer(from_fn_with_state(parameters, parameters::known))
+        .layer(from_fn(head::fits))
         .layer(DefaultBodyLimit::max(LeaseFile::MAX_BYTES))
         .layer(map_response(as_problem))
         .with_state(api)
@@ -209,6 +217,7 @@ async fn admit(State(api): State<Api>, text: String) -> Result<Json<Admission>, 
 }
 
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 struct Reload {
     /// Whether it is only told what would change.
     dry_run: Option<bool>,
@@ -239,7 +248,103 @@ async fn reload(
 
 #[cfg(test)]
 mod tests {
-    use super::openapi;
+    use super::{Api, HEAD_BYTES, openapi, router};
+    use crate::controller::Controller;
+    use crate::events::Events;
+    use crate::logs::Logs;
+    use axum::body::Body;
+    use axum::http::Request;
+    use hyper::service::Service;
+    use hyper_util::service::TowerToHyperService;
+    use serde_json::Value;
+    use std::sync::Arc;
+
+    /// Asks an interface whose supervisor has ended: what a route answers comes as 503.
+    fn ask(method: &str, target: &str, fields: &[(&str, &str)]) -> (u16, Value) {
+        let api = Api {
+            controller: Controller::new().0,
+            events: Arc::new(Events::default()),
+            logs: Logs::new(Arc::new(|_, _| {})),
+            saves: None,
+        };
+        let mut request = Request::builder().method(method).uri(target);
+        for (name, value) in fields {
+            request = request.header(*name, *value);
+        }
+        let request = request.body(Body::empty()).expect("a request");
+        let answered = async {
+            let answer = TowerToHyperService::new(router(api)).call(request).await;
+            let (parts, body) = answer.expect("an answer").into_parts();
+            let body = match parts.status.is_success() {
+                true => Default::default(),
+                false => axum::body::to_bytes(body, 1 << 20).await.expect("a body"),
+            };
+            let body = serde_json::from_slice(&body).unwrap_or_default();
+            (parts.status.as_u16(), body)
+        };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build();
+        runtime.expect("a runtime").block_on(answered)
+    }
+
+    #[test]
+    fn no_route_takes_a_parameter_that_its_description_does_not_have() {
+        let text: Value = serde_json::from_str(&openapi()).expect("JSON");
+        let paths = text["paths"].as_object().expect("paths");
+        let mut routes: Vec<(String, String, Vec<String>)> = Vec::new();
+        for (path, operations) in paths {
+            for (method, operation) in operations.as_object().expect("operations") {
+                let all = operation["parameters"].as_array().into_iter().flatten();
+                let own = all.filter(|parameter| parameter["in"] == "query");
+                let names = own.map(|it| it["name"].as_str().expect("a name").to_owned());
+                let path = path.replace("{name}", "shop");
+                routes.push((method.to_ascii_uppercase(), path, names.collect()));
+            }
+        }
+        assert!(routes.len() >= 19, "{routes:?}");
+        for path in ["/metrics", "/openapi.json"] {
+            routes.push(("GET".to_owned(), path.to_owned(), Vec::new()));
+        }
+        for (method, path, names) in &routes {
+            for unknown in [
+                "dryrun=true",
+                "%64ryrun",
+                "dryrun=1&dry_run=true",
+                "Dry_run=true",
+            ] {
+                let (status, error) = ask(method, &format!("{path}?{unknown}"), &[]);
+                assert_eq!(status, 400, "{method} {path}?{unknown}: {error}");
+                let message = error["error"]["message"].as_str().expect("text");
+                assert!(message.contains("ryrun\"") || message.contains("Dry_run\""));
+                let allowed = match names.as_slice() {
+                    [] => "allowed: no parameter".to_owned(),
+                    names => format!("allowed: {}", names.join(", ")),
+                };
+                assert!(message.ends_with(&allowed), "{method} {path}: {message}");
+            }
+            // Those that it has go through; their values are looked at behind that.
+            for name in names {
+                let (_, error) = ask(method, &format!("{path}?{name}=1"), &[]);
+                let message = error["error"]["message"].as_str().unwrap_or_default();
+                assert!(!message.starts_with("query: found"), "{path}: {message}");
+            }
+        }
+        let (status, error) = ask("HEAD", "/v1/events?until=1", &[]);
+        assert_eq!(status, 400, "{error}");
+    }
+
+    #[test]
+    fn a_head_has_no_more_bytes_than_may_be() {
+        let long = "x".repeat(HEAD_BYTES);
+        let (status, error) = ask("GET", "/v1/none", &[("a", &long)]);
+        assert_eq!(
+            (status, error["error"]["kind"].as_str()),
+            (431, Some("bad-request"))
+        );
+        let (status, _) = ask("GET", "/v1/none", &[("a", &long[..HEAD_BYTES - 100])]);
+        assert_eq!(status, 404);
+    }
 
     #[test]
     fn the_description_has_all_paths_and_types() {

@@ -97,6 +97,18 @@ impl Changes {
         self.0.get(name).cloned().unwrap_or_default()
     }
 
+    /// Forgets what was changed of tenants that are neither in a lease file nor put: there is nothing to change.
+    /// Returns their names.
+    pub fn forget_unknown(&mut self, file: &LeaseFile) -> Vec<String> {
+        let is_known = |name: &str, change: &Change| {
+            change.table.is_some() || file.tenants.iter().any(|tenant| tenant.name == *name)
+        };
+        let unknown = self
+            .0
+            .extract_if(.., |name, change| !is_known(name, change));
+        unknown.map(|(name, _)| name).collect()
+    }
+
     /// Makes these changes to the tenants of a lease file.
     ///
     /// # Errors
@@ -232,6 +244,11 @@ impl StateFile {
             other => return Err(format!("found version {other}")),
         }
         let stored: Stored = serde_json::from_value(value).map_err(damaged)?;
+        // No node writes one: no tenant can be called so.
+        let mut names = stored.tenants.0.keys();
+        if let Some(name) = names.find(|name| !TenantSpec::is_name(name)) {
+            return Err(format!("found a damaged file (a tenant {name:?})"));
+        }
         match stored.leases == self.leases {
             true => Ok(stored.tenants),
             false => Err(format!("found that of {}", stored.leases.display())),
@@ -261,6 +278,8 @@ type Written = (u64, Option<String>);
 
 /// Writes what operators have changed, on a thread of its own: a slow disk delays answers, and nothing else.
 pub struct Keeper {
+    /// The file.
+    path: PathBuf,
     changes: Changes,
     /// The tenants of the lease file.
     of_file: BTreeSet<String>,
@@ -313,6 +332,7 @@ impl Keeper {
         let (sender, written) = watch::channel((0, None));
         let deleted = changes.0.iter().filter(|(_, change)| change.is_deleted);
         Self {
+            path: file.path(),
             deleted: deleted.map(|(name, _)| name.clone()).collect(),
             changes,
             of_file,
@@ -327,6 +347,11 @@ impl Keeper {
                 written: sender,
             }),
         }
+    }
+
+    /// Where the changes are.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// Tells when what was changed is in the file.
@@ -408,6 +433,35 @@ mod tests {
     use std::fs;
 
     #[test]
+    fn what_was_changed_of_a_tenant_that_is_not_there_is_forgotten() {
+        let text = "[tenant.there]\ncomponent = \"a\"\nreclaim.budget = \"1ms\"\n";
+        let origin = std::path::Path::new("leases.toml");
+        let file = leasehold_lease::LeaseFile::parse(text, origin).expect("a lease file");
+        let stopped = Change {
+            is_stopped: true,
+            ..Change::default()
+        };
+        let deleted = Change {
+            is_deleted: true,
+            ..Change::default()
+        };
+        let put = Change {
+            table: Some(String::new()),
+            ..Change::default()
+        };
+        let all = [
+            ("there", stopped.clone()),
+            ("gone", stopped),
+            ("absent", deleted),
+            ("put", put),
+        ];
+        let all = all.map(|(name, change)| (name.to_owned(), change));
+        let mut changes = Changes(all.into());
+        assert_eq!(changes.forget_unknown(&file), ["absent", "gone"]);
+        assert_eq!(changes.0.keys().collect::<Vec<_>>(), ["put", "there"]);
+    }
+
+    #[test]
     fn what_is_written_is_read_and_a_file_that_is_not_ours_is_kept_aside() {
         let directory = tempfile::tempdir().expect("a directory");
         let leases = directory.path().join("leases.toml");
@@ -442,6 +496,8 @@ mod tests {
             ("{}".to_owned(), "without a version"),
             (text.replace("leases.toml", "other.toml"), "other.toml"),
             (text.replace("is_stopped", "is_asleep"), "is_asleep"),
+            (text.replace("\"a\": {", "\"../x\": {"), "a tenant \"../x\""),
+            (text.replace("\"a\": {", "\"\": {"), "a tenant \"\""),
         ];
         for (number, (bad, said)) in rows.into_iter().enumerate() {
             fs::write(&path, &bad).expect("written");

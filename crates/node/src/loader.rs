@@ -89,7 +89,9 @@ fn load(cell: &Cell, tenant: &TenantSpec) -> Result<Loaded, Problem> {
     };
     let program = program.map_err(|error| {
         let mut problem = Problem::from(error);
-        problem.message = format!("{}: {}", path.display(), problem.message);
+        if problem.kind != ErrorKind::MissingProgram {
+            problem.message = format!("{}: {}", path.display(), problem.message);
+        }
         problem
     })?;
     Ok(Loaded { program, source })

@@ -3,6 +3,7 @@
 use crate::view::{ErrorBody, ErrorKind, ErrorView};
 use leasehold_cell::{ProgramError, StartError};
 use leasehold_lease::LeaseError;
+use std::io;
 
 /// Why a request was not done. Nothing was changed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -40,7 +41,7 @@ impl Problem {
         match self.kind {
             ErrorKind::NotFound => 404,
             ErrorKind::BadRequest | ErrorKind::BadLease => 400,
-            ErrorKind::BadProgram => 422,
+            ErrorKind::BadProgram | ErrorKind::MissingProgram => 422,
             ErrorKind::Refused | ErrorKind::Conflict => 409,
             ErrorKind::Unauthorized => 401,
             ErrorKind::Busy | ErrorKind::Ending => 503,
@@ -77,7 +78,13 @@ impl From<LeaseError> for Problem {
 
 impl From<ProgramError> for Problem {
     fn from(error: ProgramError) -> Self {
-        Self::new(ErrorKind::BadProgram, error.to_string())
+        match &error {
+            ProgramError::Read { path, source } if source.kind() == io::ErrorKind::NotFound => {
+                let message = format!("no such program: {}", path.display());
+                Self::new(ErrorKind::MissingProgram, message)
+            }
+            _ => Self::new(ErrorKind::BadProgram, error.to_string()),
+        }
     }
 }
 

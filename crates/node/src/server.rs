@@ -1,6 +1,6 @@
 //! The thread that answers operators on a unix socket.
 
-use crate::api::{Api, PageListener, router};
+use crate::api::{Api, HEAD_BYTES, PageListener, router};
 use crate::problem::Problem;
 use crate::view::ErrorKind;
 use axum::Router;
@@ -25,8 +25,6 @@ use tokio::sync::{Semaphore, watch};
 const CONNECTIONS: usize = 64;
 /// How long a head may take.
 const HEAD: Duration = Duration::from_secs(10);
-/// The most bytes of a head, and of what is buffered of a connection.
-const BUFFER: usize = 64 << 10;
 /// The most fields of a head.
 const FIELDS: usize = 64;
 /// How long answers that are under way may take when the node ends.
@@ -237,7 +235,7 @@ async fn serve(listener: UnixListener, router: Router, mut ending: watch::Receiv
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD)
                 .max_headers(FIELDS)
-                .max_buf_size(BUFFER);
+                .max_buf_size(HEAD_BYTES);
             // The peer has gone, or said nothing that is HTTP.
             let _ = builder
                 .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))

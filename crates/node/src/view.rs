@@ -724,6 +724,8 @@ pub enum ErrorKind {
     BadLease,
     /// A program cannot be loaded: 422.
     BadProgram,
+    /// There is no file of a program: 422.
+    MissingProgram,
     /// The reservations cannot be kept, or the cell has no room: 409.
     Refused,
     /// It does not fit to what the tenant does now: 409.

@@ -12,7 +12,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use leasehold_exchange::{
     Call, CallError, CallOutcome, CallTimeouts, Failure, Fields, Read, RequestHead, ResponseHead,
-    Scheme,
+    Scheme, may_be_trailer,
 };
 use leasehold_lease::{Destination, Outgoing as Lease, decimal};
 use std::cell::{Cell, RefCell};
@@ -85,7 +85,8 @@ pub(crate) async fn answer(calling: Rc<Calling>, call: Call) {
                 false => error,
             };
             ending.0 = error.into();
-            half.half.borrow_mut().fail(Failure::Call(error));
+            // What came before is the guest's.
+            half.half.borrow_mut().cut(Failure::Call(error));
         }
     }
 }
@@ -141,7 +142,7 @@ async fn send(
                 .map_err(|_| CallError::ReadTimeout)?,
             Err(frame) => {
                 if let Ok(trailers) = frame.into_trailers() {
-                    let trailers = fields(&trailers, limits)?;
+                    let trailers = fields(&trailers, limits, may_be_trailer)?;
                     return finish(calling, target, connection, half, Some(trailers)).await;
                 }
             }
@@ -256,14 +257,23 @@ fn respond(half: &Half, response: Response<Incoming>) -> Result<(Incoming, u32),
     }
     let mut half = half.half.borrow_mut();
     let limit = half.limits().head_bytes;
-    let fields = fields(&parts.headers, limit)?;
+    // It does not frame the body then (RFC 9112 §6.3), and may say anything.
+    let is_coded = parts.headers.contains_key(TRANSFER_ENCODING);
+    let is_shown = |name: &str| !(is_coded && name == CONTENT_LENGTH.as_str());
+    let fields = fields(&parts.headers, limit, is_shown)?;
     let _ = half.respond(ResponseHead { status, fields });
     Ok((body, limit))
 }
 
-fn fields(headers: &HeaderMap, limit: u32) -> Result<Fields, CallError> {
+/// Those fields whose name is shown to the guest.
+fn fields(
+    headers: &HeaderMap,
+    limit: u32,
+    is_shown: impl Fn(&str) -> bool,
+) -> Result<Fields, CallError> {
     let mut fields = Fields::new(limit);
-    for (name, value) in headers {
+    let shown = headers.iter().filter(|(name, _)| is_shown(name.as_str()));
+    for (name, value) in shown {
         let pushed = fields.push(name.as_str(), value.as_bytes());
         pushed.map_err(|_| CallError::HeadSize)?;
     }

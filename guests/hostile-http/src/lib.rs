@@ -78,6 +78,21 @@ fn lie(out: ResponseOutparam, stated: &str, text: &str) {
     );
 }
 
+/// Answers with a body of another length than it states, where that is no lie: the response has no body.
+fn describe(out: ResponseOutparam, status: u16, text: &str) {
+    let response = OutgoingResponse::new(fields(&[("content-length", "10")]));
+    response.set_status_code(status).expect("a status");
+    let body = response.body().expect("once");
+    ResponseOutparam::set(out, Ok(response));
+    if !text.is_empty() {
+        let stream = body.write().expect("once");
+        stream
+            .blocking_write_and_flush(text.as_bytes())
+            .expect("it is read and forgotten");
+    }
+    OutgoingBody::finish(body, None).expect("there is nothing whose length it is");
+}
+
 /// Computes until it is stopped.
 fn spin() -> ! {
     loop {
@@ -176,6 +191,10 @@ impl wasip2::exports::http::incoming_handler::Guest for Handler {
             }
             "/short" => lie(out, "10", "short"),
             "/long" => lie(out, "2", "longer"),
+            "/described" => describe(out, 200, ""),
+            "/described-shorter" => describe(out, 200, "short"),
+            "/described-longer" => describe(out, 200, "longer than it states"),
+            "/unchanged" => describe(out, 304, ""),
             // The head is sent, the body is given up.
             "/drop" => {
                 let response = OutgoingResponse::new(Fields::new());

@@ -18,13 +18,19 @@ pub(super) fn open(
     let Some(directory) = directory else {
         return Ok((None, Changes::default()));
     };
-    let (state, changes) = StateFile::open(directory, leases).map_err(|error| match error {
+    let (state, mut changes) = StateFile::open(directory, leases).map_err(|error| match error {
         StateError::System { .. } => Failure::Host(anyhow::anyhow!("--state: {error}")),
         _ => Failure::Configuration(format!("--state: {error}")),
     })?;
     let of_file = file.tenants.iter().map(|tenant| tenant.name.clone());
     let of_file = of_file.collect();
     let path = state.path();
+    for name in changes.forget_unknown(file) {
+        say!(
+            "leasehold: {}: there is no tenant {name} any more: what operators changed of it is forgotten",
+            path.display()
+        );
+    }
     changes.apply(file, leases).map_err(|problem| {
         Failure::Configuration(format!(
             "--state: {}: {problem}. Move the file away to start with what the lease file states",

@@ -38,7 +38,10 @@ pub(super) fn serving(listening: &[Listening], file: &LeaseFile) -> String {
                     Some(_) => format!(":{}", address.port()),
                     None => address.to_string(),
                 };
-                let host = route.host.as_deref().unwrap_or_default();
+                let host = route
+                    .host
+                    .as_ref()
+                    .map_or("", leasehold_lease::Host::as_str);
                 let below = if route.below { "/*" } else { "" };
                 rows.push(vec![
                     format!("{scheme}://{host}{authority}{}{below}", route.path),

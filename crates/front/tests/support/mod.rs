@@ -258,6 +258,42 @@ fn answer(mut guest: GuestHalf, seen: &Seen) {
             while write_all(&mut guest, &[b'x'; 4096]) {}
             seen.abandoned.fetch_add(1, Ordering::SeqCst);
         }
+        "/count" => {
+            let (mut count, mut buffer) = (0, [0; 64]);
+            let waker = waker();
+            loop {
+                match guest.read(&mut buffer) {
+                    Read::Bytes(n) => count += n,
+                    Read::Nothing if guest.poll_readable(&waker) => {}
+                    Read::Nothing => thread::park_timeout(SOON),
+                    Read::End => break,
+                    Read::Failed => return guest.fail(Failure::Incomplete),
+                }
+            }
+            guest.respond(ok).expect("the first");
+            write_all(&mut guest, count.to_string().as_bytes());
+            guest.finish(None);
+        }
+        "/empty" => {
+            guest.respond(ok).expect("the first");
+            guest.finish(None);
+        }
+        "/whole-and-late" | "/empty-and-late" => {
+            let text = if path == "/whole-and-late" {
+                "text"
+            } else {
+                ""
+            };
+            let length = text.len().to_string();
+            let found = head(&guest, 200, &[("content-length", &length)]);
+            guest.respond(found).expect("the first");
+            write_all(&mut guest, text.as_bytes());
+            thread::sleep(Duration::from_millis(100));
+            if guest.is_abandoned() {
+                seen.abandoned.fetch_add(1, Ordering::SeqCst);
+            }
+            guest.finish(None);
+        }
         "/longer" | "/shorter" => {
             let length = if path == "/longer" { "2" } else { "9" };
             let found = head(&guest, 200, &[("content-length", length)]);

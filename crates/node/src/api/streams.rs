@@ -25,6 +25,7 @@ use utoipa::IntoParams;
 const BATCH: usize = 64;
 
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Since {
     /// Only events with a greater number; those that are still kept. As well: the header `Last-Event-ID`. A number
     /// that this node has not given yet is of a node before it, and all events that are kept are sent.
@@ -77,6 +78,7 @@ pub(super) async fn events(
 }
 
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 pub(super) struct Lines {
     /// Whether the answer goes on with what is written later.
     follow: Option<bool>,

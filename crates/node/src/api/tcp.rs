@@ -8,6 +8,7 @@
 //! Places for connections are few. A connection that has not carried the token gives its place back after a
 //! fixed time, whatever it does; one that has is cut when its client stops reading.
 
+use super::HEAD_BYTES;
 use super::stall::StallLimit;
 use crate::page::page;
 use crate::token::{Token, TokenError};
@@ -42,8 +43,6 @@ const CONNECTIONS: usize = 64;
 const HEAD: Duration = Duration::from_secs(10);
 /// How long a client may read nothing of what is written to it.
 const STALL: Duration = Duration::from_secs(10);
-/// How much of a head is kept at most, bytes.
-const HEAD_BYTES: usize = 64 * 1024;
 /// How long nothing is accepted after the system refused to accept, for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(200);
 

@@ -108,6 +108,7 @@ async fn delete(State(api): State<Api>, Path(name): Path<String>) -> Result<Stat
 }
 
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 struct Kill {
     /// Whether the answer waits for the end; otherwise it is 202.
     wait: Option<bool>,
@@ -159,6 +160,7 @@ async fn replace(
 }
 
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 struct Drain {
     /// How long requests that are under way may take, such as `10s`.
     grace: Option<String>,
@@ -182,6 +184,7 @@ async fn drain(
 }
 
 #[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
 struct Wait {
     /// How long to wait, such as `60s`.
     timeout: Option<String>,

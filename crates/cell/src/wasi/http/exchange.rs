@@ -8,7 +8,7 @@ use super::object::{OutgoingResponse, Packed};
 use crate::clock::monotonic_ns;
 use crate::discarded::Discarded;
 use crate::steps::caps::TRANSFER;
-use leasehold_exchange::{Failure, Fields, GuestHalf, Read, ResponseHead};
+use leasehold_exchange::{Failure, Fields, GuestHalf, Read, ResponseHead, has_body};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
 
@@ -248,7 +248,11 @@ impl Exchange {
         if !response.has_body {
             return state.finish(BodyEnd::Finished(None));
         }
-        state.expected = expected;
+        // What has no body states the length of another one's.
+        let states_own = state
+            .half()
+            .is_some_and(|half| has_body(&half.request().method, status));
+        state.expected = expected.filter(|_| states_own);
         match state.end.take() {
             Some((number, end)) if number == response.number => state.finish(end),
             _ => {}
@@ -259,6 +263,13 @@ impl Exchange {
     pub(super) fn sendable(&self, fields: &Packed) -> Option<Fields> {
         let limit = self.with_half(|half| half.limits().head_bytes)?;
         sendable(fields, limit)
+    }
+
+    /// Whether a response with this status has a body for the client. What a guest writes of another one is read
+    /// and forgotten, however long it is.
+    pub(super) fn takes_body(&self, status: u16) -> bool {
+        let has_body = |half: &GuestHalf| has_body(&half.request().method, status);
+        self.with_half(has_body).unwrap_or(true)
     }
 
     /// Ends the body of a response.

@@ -79,9 +79,12 @@ impl types::HostOutgoingResponse for Wasi<'_> {
         if response.has_body {
             return Ok(Err(()));
         }
+        let number = self.0.http().number();
+        let exchange = self.0.http().exchange(number);
+        let takes_body = exchange.is_none_or(|exchange| exchange.takes_body(response.status));
         let body = OutgoingBody {
-            of: Some(Sink::Response(self.0.http().number(), response.number)),
-            expected,
+            of: Some(Sink::Response(number, response.number)),
+            expected: expected.filter(|_| takes_body),
             written: 0,
             stream: Child::Unborn,
         };

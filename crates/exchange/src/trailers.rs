@@ -1,6 +1,6 @@
 //! Which fields may come after a message, in both directions and all versions of HTTP.
 
-use crate::request::is_hop_by_hop;
+use crate::hop_by_hop::is_hop_by_hop;
 
 /// Fields that route a message, authenticate it, control what is done with it, or say how it is to be
 /// understood: a recipient needs them before the body (RFC 9110 §6.5.1).
@@ -45,16 +45,16 @@ const NEVER: [&str; 31] = [
 /// Those fields of the content that are computed from it (RFC 9530).
 const OF_CONTENT: &str = "content-digest";
 
-/// Whether a field may be a trailer. Framing is the connection's, and `Content-*` says what the content
-/// is.
-pub(crate) fn may_be(name: &str) -> bool {
+/// Returns whether a field, whose name is in lower case, may be a trailer. Framing is the connection's, and `Content-*`
+/// says what the content is.
+pub fn may_be_trailer(name: &str) -> bool {
     let is_of_content = name.starts_with("content-") && name != OF_CONTENT;
     !is_of_content && !is_hop_by_hop(name) && !NEVER.contains(&name)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::may_be;
+    use super::may_be_trailer;
 
     #[test]
     fn a_field_that_is_needed_before_the_body_is_no_trailer() {
@@ -71,7 +71,7 @@ mod tests {
             "cache-control",
             "trailer",
         ] {
-            assert!(!may_be(name), "{name}");
+            assert!(!may_be_trailer(name), "{name}");
         }
         for name in [
             "grpc-status",
@@ -80,7 +80,7 @@ mod tests {
             "server-timing",
             "etag",
         ] {
-            assert!(may_be(name), "{name}");
+            assert!(may_be_trailer(name), "{name}");
         }
     }
 }

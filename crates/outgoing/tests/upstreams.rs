@@ -1,0 +1,72 @@
+//! Hosts that break HTTP, and what a guest sees of them.
+
+mod support;
+
+use leasehold_exchange::{CallError, ClientHalf, Failure};
+use leasehold_outgoing::{Options, Outgoing, Trust};
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::thread;
+use support::{lease, send, status, wait};
+
+/// A host that answers one request with these bytes, and closes its connection.
+fn host(answer: &'static str) -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        let mut request = Vec::new();
+        let mut byte = [0];
+        while !request.ends_with(b"\r\n\r\n") && stream.read(&mut byte).is_ok_and(|read| read > 0) {
+            request.push(byte[0]);
+        }
+        let _ = stream.write_all(answer.as_bytes());
+    });
+    port
+}
+
+/// Sends a request to such a host, and runs `look` on the guest's half.
+fn ask<T>(answer: &'static str, look: impl FnOnce(&mut ClientHalf) -> T) -> T {
+    let port = host(answer);
+    let lease = lease(&format!("allow = [\"http://127.0.0.1:{port}\"]"));
+    let trust = Trust::load([&lease]).expect("nothing is read");
+    let outgoing = Outgoing::start(trust, Options::default()).expect("started");
+    let outlet = outgoing.open(&lease).expect("open");
+    look(&mut send(&outlet, &format!("127.0.0.1:{port}"), false))
+}
+
+#[test]
+fn what_came_before_a_cut_is_read_before_the_error() {
+    let cut = "HTTP/1.1 200 OK\r\ncontent-length: 100\r\n\r\nabc";
+    ask(cut, |client| {
+        assert_eq!(status(client), Ok(200));
+        // The host has gone long ago when the guest reads.
+        thread::sleep(std::time::Duration::from_millis(100));
+        let first = wait(|context| client.poll_read(context, 100));
+        assert_eq!(first, Ok(Some(b"abc".to_vec())));
+        let then = wait(|context| client.poll_read(context, 100));
+        assert_eq!(then, Err(Failure::Call(CallError::Incomplete)));
+    });
+}
+
+#[test]
+fn a_guest_sees_no_length_that_does_not_frame_the_body() {
+    let both = "HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\ncontent-length: 99\r\n\r\n\
+                3\r\nabc\r\n0\r\ncontent-length: 7\r\nhost: x\r\ndigest: 1\r\n\r\n";
+    ask(both, |client| {
+        assert_eq!(status(client), Ok(200));
+        let fields = &client.head().expect("a head").fields;
+        assert_eq!(fields.get("content-length"), None);
+        let body = wait(|context| client.poll_read(context, 100));
+        assert_eq!(body, Ok(Some(b"abc".to_vec())));
+        assert_eq!(wait(|context| client.poll_read(context, 100)), Ok(None));
+        let trailers = client.trailers().expect("trailers");
+        assert_eq!(trailers.iter().collect::<Vec<_>>(), [("digest", &b"1"[..])]);
+    });
+    let stated = "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\nabc";
+    ask(stated, |client| {
+        assert_eq!(status(client), Ok(200));
+        let fields = &client.head().expect("a head").fields;
+        assert_eq!(fields.get("content-length"), Some(&b"3"[..]));
+    });
+}
