@@ -296,7 +296,8 @@ fn tenants_together_lead_to_no_system_call_that_is_on_no_list() {
     for args in [
         &["up", &leases, "--for", "500ms", "--quiet"][..],
         &[
-            "memory",
+            "up",
+            "--memory",
             &leases,
             "--for",
             "500ms",

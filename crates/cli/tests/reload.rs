@@ -168,7 +168,7 @@ fn a_reload_that_is_refused_changes_nothing_and_says_why() {
         (
             before.clone() + &cpu("one") + &cpu("two"),
             77,
-            "cannot be kept together",
+            "the processor reservations cannot all be kept",
         ),
         (
             "[tenant.new]\ncomponent = \"web.wasm\"\nreclaim.budget = \"1ms\"\n".to_owned(),

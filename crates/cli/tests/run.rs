@@ -655,7 +655,7 @@ fn a_report_that_cannot_be_written_is_a_failure_and_other_lines_are_none() {
         (&["run", "--json", &hello][..], 70),
         (&["run", "--report", &hello], 70),
         (&["up", "--quiet", "--unadmitted", &lease], 70),
-        (&["memory", "--quiet", "--unadmitted", &lease], 70),
+        (&["up", "--memory", "--quiet", "--unadmitted", &lease], 70),
         (&["run", "--lease", &lease], 0),
     ] {
         let full = std::fs::File::options().write(true).open("/dev/full");
