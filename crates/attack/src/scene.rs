@@ -30,6 +30,9 @@ const END: Duration = Duration::from_secs(5);
 /// The time for which the others run after the end.
 const AFTER: Duration = Duration::from_millis(60);
 
+/// The attacker's `memory.host`, bytes.
+const HOST_BYTES: u64 = 32 << 20;
+
 /// The equipment with which every attack is played.
 #[derive(Debug, Clone)]
 pub struct Bench {
@@ -86,7 +89,8 @@ pub fn play(plan: &Plan, bench: &Bench) -> Result<Observation> {
     thread::sleep(QUIET);
 
     let mut observation = Observation {
-        lease_bytes: u64::from(plan.terms.memory_mib) << 20,
+        // As much as for the host's memory again for kernel objects and regions.
+        lease_bytes: (u64::from(plan.terms.memory_mib) << 20) + 2 * HOST_BYTES,
         ..Observation::default()
     };
     let quiet = lateness.take_words();
@@ -171,6 +175,7 @@ fn terms(terms: &Terms) -> Result<Lease> {
     let budget = u64::from(terms.budget_ms) * 1_000_000;
     lease.reclaim.budget = Nanoseconds::new(budget).context("a budget")?;
     lease.memory.reserve = ByteSize::new(u64::from(terms.memory_mib) << 20).context("a size")?;
+    lease.memory.host = Some(ByteSize::new(HOST_BYTES).context("a size")?);
     if terms.reserved {
         lease.cpu = Some("budget=1ms,period=10ms,priority=1".parse()?);
     }

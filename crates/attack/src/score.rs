@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 /// A victim with a reservation wakes up no later than this, ns.
 pub(crate) const VICTIM_NS: u64 = 3_000_000;
 
-/// Bytes beside its linear memory that a process may hold for a tenant and for playing it.
-pub(crate) const HOST_BYTES: u64 = 24 << 20;
+/// Bytes beside what the lease allows that a process may take for playing an attack.
+const OWN_BYTES: u64 = 24 << 20;
 
 /// Descriptors that the process opens for itself meanwhile.
 const DESCRIPTORS: u64 = 3;
@@ -113,9 +113,9 @@ impl Observation {
         }
         add(
             "resident",
-            ratio(self.grown_bytes, self.lease_bytes + HOST_BYTES),
+            ratio(self.grown_bytes, self.lease_bytes + OWN_BYTES),
             format!(
-                "the process grew by {:.1} MiB under a lease of {} MiB",
+                "the process grew by {:.1} MiB under a lease of {} MiB in all",
                 self.grown_bytes as f64 / 1048576.0,
                 self.lease_bytes >> 20
             ),
