@@ -12,7 +12,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 const HOST: u64 = 8192;
 
 /// Large allocations of the heap that are mappings of their own, at the most; others are pieces of
-/// larger ones.
+/// larger ones, of up to a gibibyte, which few of the host's mappings are left for.
 pub(crate) const HEAP: i32 = 4096;
 
 /// The most mappings that a memory in a pool takes: a slot its accessible part, what is
