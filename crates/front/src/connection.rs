@@ -274,8 +274,7 @@ async fn speak<S>(
 {
     let builder = builder(&served, agreed);
     let state = connection.clone();
-    let service =
-        service_fn(move |request| service::answer(served.clone(), state.clone(), request));
+    let service = service_fn(move |request| service::answer(served.clone(), &state, request));
     let mut http = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut armed = connection.deadline().unwrap_or_else(Instant::now);
     let mut timer = pin!(tokio::time::sleep_until(armed.into()));

@@ -24,16 +24,26 @@ use std::time::Instant;
 
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
-/// Answers a request: by the tenant that a route names, or by itself. Dropping this, or the body of
-/// the response, abandons the exchange.
-pub(crate) async fn answer(
+/// Answers a request: by the tenant that a route names, or by itself. Dropping the future, or the body of
+/// the response, abandons the exchange. The request is under way from this call on: a client that goes at
+/// once drops the future before it is polled.
+pub(crate) fn answer(
     served: Rc<Served>,
-    connection: Rc<Connection>,
+    connection: &Rc<Connection>,
     request: Request<Incoming>,
-) -> Result<Response<ResponseBody>, Infallible> {
+) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + use<> {
     let (parts, incoming) = request.into_parts();
-    let mut ongoing = begin(&served, &connection, &parts);
-    let reply = match respond(&served, &parts, incoming, &mut ongoing).await {
+    let ongoing = begin(&served, connection, &parts);
+    async move { Ok(answered(&served, &parts, incoming, ongoing).await) }
+}
+
+async fn answered(
+    served: &Served,
+    parts: &http::request::Parts,
+    incoming: Incoming,
+    mut ongoing: Ongoing,
+) -> Response<ResponseBody> {
+    let reply = match respond(served, parts, incoming, &mut ongoing).await {
         Ok((traffic, status, mut headers)) => {
             let timing = ongoing.site().filter(|site| site.server_timing());
             if let Some(value) =
@@ -49,7 +59,7 @@ pub(crate) async fn answer(
             let mut response = Response::new(body);
             *response.status_mut() = status;
             *response.headers_mut() = headers;
-            return Ok(response);
+            return response;
         }
         Err(reply) => reply,
     };
@@ -58,10 +68,10 @@ pub(crate) async fn answer(
     let failure = ongoing.record.failure;
     ongoing.ended(reply.outcome, failure);
     let has_body = has_body(parts.method.as_str(), reply.status.as_u16());
-    Ok(reply.response().map(|text| match has_body {
+    reply.response().map(|text| match has_body {
         true => ResponseBody::Text(text, Box::new(ongoing)),
         false => ResponseBody::Nothing,
-    }))
+    })
 }
 
 fn begin(

@@ -246,6 +246,17 @@ fn a_client_that_goes_is_seen_by_the_guest_at_once() {
 }
 
 #[test]
+fn a_request_whose_client_goes_at_once_is_logged() {
+    let node = Node::start(&lease("", ""));
+    for _ in 0..32 {
+        let mut client = node.connect();
+        client.send("GET /hello HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+    }
+    let logged = || node.records.lock().expect("log").len() == 32;
+    wait_for(logged, "the record of each");
+}
+
+#[test]
 fn a_malformed_body_is_the_fault_of_its_client() {
     let node = Node::start(&lease("", "concurrency = 4\nhead = \"1KiB\""));
     let long = format!("0\r\nDigest: {}\r\n\r\n", "x".repeat(500));
