@@ -13,7 +13,7 @@ use std::sync::Arc;
 /// ([`Reaper::drop_given`](crate::host::io::reaper::Reaper::drop_given)).
 pub(crate) struct Given {
     /// Some milliseconds to unmap, if it is large.
-    _program: Arc<Program>,
+    program: Arc<Program>,
     /// As large as the embedder likes.
     _stdin: Input,
     /// Closing the file of a store writes to it.
@@ -29,11 +29,15 @@ impl Given {
     pub(crate) fn of(request: &StartRequest) -> Self {
         let surroundings = &request.surroundings;
         Self {
-            _program: request.program.clone(),
+            program: request.program.clone(),
             _stdin: surroundings.stdin.clone(),
             _keyvalue: surroundings.keyvalue.clone(),
             _outgoing: surroundings.outgoing.clone(),
             _outputs: [surroundings.stdout.clone(), surroundings.stderr.clone()],
         }
+    }
+
+    pub(crate) const fn program(&self) -> &Arc<Program> {
+        &self.program
     }
 }

@@ -5,8 +5,10 @@ mod common;
 use bytes::Bytes;
 use common::{captured, cell, guest};
 use leasehold_cell::{Cell, Exit, Input, Lease, StartRequest};
+use std::sync::Arc;
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::time::Duration;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Bytes that tell which thread freed them.
 struct Traced {
@@ -22,7 +24,7 @@ impl AsRef<[u8]> for Traced {
 
 impl Drop for Traced {
     fn drop(&mut self) {
-        let thread = std::thread::current();
+        let thread = thread::current();
         // The test may have seen enough.
         let _ = self.freed.send(thread.name().unwrap_or("?").to_owned());
     }
@@ -65,6 +67,23 @@ fn standard_input_of_a_refused_tenant_is_freed_by_another_thread_than_the_cells(
         .err()
         .expect("the budget pays for nothing");
     assert_eq!(freed_by(&frees), "leasehold-reaper");
+}
+
+#[test]
+fn a_program_that_its_embedder_let_go_is_freed_when_its_last_tenant_has_ended() {
+    let cell = cell();
+    for name in ["wordcount.wasm", "wordcount-p2.wasm"] {
+        let (request, frees) = request(&cell, name, Lease::default(), "one two\n");
+        let program = Arc::downgrade(&request.program);
+        let tenant = cell.start_tenant(request).expect("a tenant starts");
+        tenant.wait().expect("the cell is there");
+        freed_by(&frees);
+        let until = Instant::now() + Duration::from_secs(10);
+        while program.strong_count() > 0 {
+            assert!(Instant::now() < until, "{name} is held");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 #[test]

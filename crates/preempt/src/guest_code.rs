@@ -11,6 +11,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::ops::Range;
 use std::ptr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 use wasmtime::ModuleFunction;
@@ -86,13 +87,16 @@ struct Table {
     texts: Ranges,
 }
 
+/// A program of the table. A guest that runs it holds the same; its code stays where it is meanwhile.
+#[derive(Debug)]
+pub(super) struct Known(Arc<dyn GuestProgram>);
+
 /// The function bodies of all programs that may run on a thread.
 #[derive(Debug)]
 pub(super) struct GuestCode {
     /// From [`Box::into_raw`].
     published: AtomicPtr<Table>,
-    /// The programs; holding one keeps its code where it is.
-    programs: RefCell<Vec<Arc<dyn GuestProgram>>>,
+    programs: RefCell<Vec<Rc<Known>>>,
 }
 
 impl GuestCode {
@@ -104,15 +108,33 @@ impl GuestCode {
     }
 
     /// Puts a program in, if it is not in yet. Some nanoseconds if it is.
-    pub(super) fn add(&self, program: &Arc<dyn GuestProgram>) {
+    pub(super) fn add(&self, program: Arc<dyn GuestProgram>) -> Rc<Known> {
         let mut programs = self.programs.borrow_mut();
-        if programs.iter().any(|known| Arc::ptr_eq(known, program)) {
-            return;
+        if let Some(at) = position(&programs, &program) {
+            return programs[at].clone();
         }
-        // Programs that only the table holds cannot be started.
-        programs.retain(|known| Arc::strong_count(known) > 1);
-        programs.push(program.clone());
-        let code = || programs.iter().map(|program| program.bodies());
+        let known = Rc::new(Known(program));
+        programs.push(known.clone());
+        self.list(&programs);
+        known
+    }
+
+    /// Takes a program out, unless a guest runs it.
+    pub(super) fn remove(&self, program: &Arc<dyn GuestProgram>) {
+        let mut programs = self.programs.borrow_mut();
+        if let Some(at) = position(&programs, program)
+            && Rc::strong_count(&programs[at]) == 1
+        {
+            let removed = programs.swap_remove(at);
+            // Its code may be unmapped only when it is in the table no more.
+            self.list(&programs);
+            drop(removed);
+        }
+    }
+
+    /// Publishes a table of these programs. O(n log n) in them.
+    fn list(&self, programs: &[Rc<Known>]) {
+        let code = || programs.iter().map(|known| known.0.bodies());
         let table = Table {
             bodies: Ranges::of(code().flat_map(|code| code.bodies.iter().cloned())),
             texts: Ranges::of(code().map(|code| code.text.clone())),
@@ -146,8 +168,62 @@ impl GuestCode {
     }
 }
 
+fn position(programs: &[Rc<Known>], program: &Arc<dyn GuestProgram>) -> Option<usize> {
+    let is_same = |known: &Rc<Known>| Arc::ptr_eq(&known.0, program);
+    programs.iter().position(is_same)
+}
+
 impl Drop for GuestCode {
     fn drop(&mut self) {
         self.publish(ptr::null_mut());
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bodies, GuestCode, GuestProgram};
+    use std::sync::Arc;
+
+    #[derive(Debug)]
+    struct Placed(Bodies);
+
+    impl GuestProgram for Placed {
+        fn bodies(&self) -> &Bodies {
+            &self.0
+        }
+    }
+
+    /// A program with one function of 16 bytes, 8 bytes into its code.
+    fn at(start: usize) -> Arc<dyn GuestProgram> {
+        Arc::new(Placed(Bodies {
+            bodies: [start + 8..start + 24].into(),
+            text: start..start + 32,
+        }))
+    }
+
+    #[test]
+    fn only_the_bodies_of_functions_are_guests_code() {
+        let code = GuestCode::new();
+        let _guests = [at(4096), at(1024)].map(|program| code.add(program));
+        let found = [1024, 1032, 1047, 1048, 4103, 4104, 8192].map(|pc| code.contains(pc));
+        assert_eq!(found, [false, true, true, false, false, true, false]);
+        assert!(code.is_compiled(1024) && !code.is_compiled(1056));
+    }
+
+    #[test]
+    fn a_program_is_in_the_table_while_a_guest_runs_it_and_held_no_longer() {
+        let code = GuestCode::new();
+        let program = at(1024);
+        let guests = [code.add(program.clone()), code.add(program.clone())];
+        for guest in guests {
+            code.remove(&program);
+            assert!(code.contains(1032), "a guest runs it");
+            drop(guest);
+        }
+        code.remove(&program);
+        assert!(!code.contains(1032));
+        assert_eq!(Arc::strong_count(&program), 1);
+        let _again = code.add(program);
+        assert!(code.contains(1032));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::alarm::{Alarm, Interrupter, YieldBy};
 use crate::epoch::{self, Epochs};
-use crate::guest_code::{GuestCode, GuestProgram};
+use crate::guest_code::{GuestCode, GuestProgram, Known};
 use crate::injected_yield;
 use crate::layout;
 use crate::mechanism::Mechanism;
@@ -11,6 +11,7 @@ use std::ffi::c_void;
 use std::io;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
+use std::rc::Rc;
 use std::sync::Arc;
 use wasmtime::{Engine, Module, Store, UpdateDeadline};
 
@@ -80,8 +81,8 @@ pub struct Preemption {
 pub struct GuestContext {
     /// The companion's `vmctx` in the guest's store; `None` with epochs.
     vmctx: Option<NonNull<c_void>>,
-    /// Its code stays known as long as it may run.
-    _program: Arc<dyn GuestProgram>,
+    /// Its code stays known as long as it may run; `None` with epochs.
+    _code: Option<Rc<Known>>,
 }
 
 /// Until it is dropped, the guest that was named runs on this thread.
@@ -147,32 +148,37 @@ impl Preemption {
         store: &mut Store<T>,
         program: &Arc<impl GuestProgram + 'static>,
     ) -> wasmtime::Result<GuestContext> {
-        let program: Arc<dyn GuestProgram> = program.clone();
         let yields = self.yields;
         let companions = self.companions.borrow();
         let own = companions
             .iter()
             .find(|known| Engine::same(&known.engine, store.engine()))
             .ok_or_else(|| wasmtime::format_err!("the program is of another cell"))?;
-        let vmctx = match (self.alarm.yield_by(), &own.module) {
+        let (vmctx, code) = match (self.alarm.yield_by(), &own.module) {
             (YieldBy::Inject(code), Some(companion)) => {
-                code.add(&program);
+                let known = code.add(program.clone());
                 let vmctx = layout::companion(store, companion)?;
                 store.epoch_deadline_callback(move |_| {
                     yields();
                     Ok(UpdateDeadline::Yield(0))
                 });
-                Some(vmctx)
+                (Some(vmctx), Some(known))
             }
             _ => {
                 epoch::arm(store, yields);
-                None
+                (None, None)
             }
         };
-        Ok(GuestContext {
-            vmctx,
-            _program: program,
-        })
+        Ok(GuestContext { vmctx, _code: code })
+    }
+
+    /// Lets go of a program, unless a guest runs it: nothing of it is held here then. A program that is armed later is
+    /// known again. O(n log n) in the programs that are known.
+    pub fn forget(&self, program: &Arc<impl GuestProgram + 'static>) {
+        if let YieldBy::Inject(code) = self.alarm.yield_by() {
+            let program: Arc<dyn GuestProgram> = program.clone();
+            code.remove(&program);
+        }
     }
 
     /// Sets the alarm: the guest that runs at this time, ns of

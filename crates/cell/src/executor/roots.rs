@@ -48,6 +48,7 @@ pub(super) struct Root {
     pub(super) price: Price,
     pub(super) share: Share,
     /// Its reservation can be kept.
+    #[expect(dead_code, reason = "held to be dropped")]
     pub(super) promised: Option<Promised>,
     /// The task that builds its program, fires timers and takes back what ended.
     pub(super) maintenance: TaskId,
@@ -128,6 +129,11 @@ impl Drop for Closing {
 }
 
 impl Root {
+    /// Drops everything but what it shares with the embedder.
+    fn into_given(self) -> Given {
+        self.given
+    }
+
     /// Whether something is left to be taken back.
     pub(super) fn is_owed(&self) -> bool {
         !(self.teardowns.is_empty() && self.dirty.is_clean())
@@ -449,8 +455,9 @@ impl Executor {
             let dispatcher = &mut self.executions.dispatcher;
             dispatcher.remove(root.maintenance, now);
             dispatcher.give_back(&root.share, now);
-            drop(root.promised);
-            local::with(|local| local.io.reaper.drop_given(root.given));
+            let given = root.into_given();
+            self.preemption.forget(given.program());
+            local::with(|local| local.io.reaper.drop_given(given));
         }
     }
 }
