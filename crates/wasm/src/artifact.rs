@@ -131,7 +131,10 @@ impl CodeCache {
         let (header, body) = entry.split_at_checked(HEADER_BYTES)?;
         let (magic, tag) = header.split_at(MAGIC.len());
         if magic != MAGIC || !self.is_tag(tag, key, &[body]) {
-            tracing::warn!(entry = key.0, "a compiled program is damaged and not used");
+            tracing::warn!(
+                entry = key.0,
+                "a compiled program is damaged, or was stored with another state directory, and is not used"
+            );
             return None;
         }
         let (facts, code) = body.split_at_checked(FACTS_BYTES)?;
