@@ -95,6 +95,7 @@ mod realtime;
 mod realtime_limit;
 mod refusals;
 mod rehearsal;
+mod request_tenant;
 mod serving;
 pub mod share;
 mod shown;

@@ -12,6 +12,9 @@ pub enum Fresh {
     /// An instance of the program, in an execution of the tenant.
     #[default]
     Instance,
+    /// A child tenant with a group of its own: whatever the request makes is taken back as a whole when it is over.
+    /// Each has an equal part of the tenant's reclamation budget and memory.
+    Tenant,
 }
 
 /// How many requests a tenant answers, and in what.
@@ -20,7 +23,7 @@ pub struct Serving {
     /// Requests that it answers at a time, 1 to 64.
     pub concurrency: u32,
     /// Requests that an instance answers, one after the other, at least 1: with 1, each has an
-    /// instance of its own.
+    /// instance of its own. A child tenant answers one.
     pub reuse: u32,
     /// What is new when an instance has answered as many as it may.
     pub fresh: Fresh,
@@ -48,6 +51,11 @@ impl Serving {
                 "a tenant answers 1 to {} requests at a time, and an instance at least 1",
                 WORKERS.most
             )));
+        }
+        if self.fresh == Fresh::Tenant && self.reuse != 1 {
+            return Err(StartError::Program(
+                "a child tenant answers one request".to_owned(),
+            ));
         }
         Ok(())
     }

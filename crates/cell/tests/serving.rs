@@ -5,7 +5,7 @@ mod common;
 use common::cell;
 use common::http::{Server, receive, wait};
 use leasehold_cell::exchange::{Failure, Fields};
-use leasehold_cell::{Exit, Lease, Serving};
+use leasehold_cell::{Exit, Fresh, Lease, Serving};
 use std::time::{Duration, Instant};
 
 fn web(cell: &leasehold_cell::Cell, serving: Serving) -> Server {
@@ -16,33 +16,37 @@ fn hostile(cell: &leasehold_cell::Cell, serving: Serving) -> Server {
     Server::start(cell, "hostile-http.wasm", Lease::default(), serving)
 }
 
-const ONE: Serving = {
+const KINDS: [Fresh; 2] = [Fresh::Instance, Fresh::Tenant];
+
+const fn at_a_time(concurrency: u32, fresh: Fresh) -> Serving {
     Serving {
-        concurrency: 1,
+        concurrency,
         reuse: 1,
-        fresh: leasehold_cell::Fresh::Instance,
+        fresh,
     }
-};
+}
 
 #[test]
 fn a_component_answers_requests() {
     let cell = cell();
-    let server = web(&cell, Serving::default());
-    for _ in 0..100 {
-        let hello = server.get("/").expect("a response");
-        assert_eq!((hello.status, hello.text().as_str()), (200, "hello\n"));
+    for fresh in KINDS {
+        let server = web(&cell, at_a_time(16, fresh));
+        for _ in 0..100 {
+            let hello = server.get("/").expect("a response");
+            assert_eq!((hello.status, hello.text().as_str()), (200, "hello\n"));
+        }
+        assert_eq!(server.get("/nothing").expect("a response").status, 404);
+        assert_eq!(
+            server.get("/env").expect("a response").text(),
+            "SHOP=open\n"
+        );
+        let slept = Instant::now();
+        let sleep = server.get("/sleep?ms=50").expect("a response");
+        assert_eq!(sleep.text(), "slept for 50 ms\n");
+        assert!(slept.elapsed() >= Duration::from_millis(50));
+        server.tenant.kill();
+        assert_eq!(server.tenant.wait().expect("ended").exit, Exit::Killed);
     }
-    assert_eq!(server.get("/nothing").expect("a response").status, 404);
-    assert_eq!(
-        server.get("/env").expect("a response").text(),
-        "SHOP=open\n"
-    );
-    let slept = Instant::now();
-    let sleep = server.get("/sleep?ms=50").expect("a response");
-    assert_eq!(sleep.text(), "slept for 50 ms\n");
-    assert!(slept.elapsed() >= Duration::from_millis(50));
-    server.tenant.kill();
-    assert_eq!(server.tenant.wait().expect("ended").exit, Exit::Killed);
 }
 
 #[test]
@@ -142,34 +146,40 @@ fn a_response_waits_for_a_client_that_reads_slowly() {
 #[test]
 fn a_trap_fails_its_own_request_and_no_other() {
     let cell = cell();
-    let server = web(&cell, Serving::default());
-    let mut slow = server.send("/sleep?ms=200");
-    for _ in 0..10 {
-        assert_eq!(server.get("/trap").unwrap_err(), Failure::Trap);
-        assert_eq!(server.get("/").expect("a response").status, 200);
+    for fresh in KINDS {
+        let server = web(&cell, at_a_time(16, fresh));
+        let mut slow = server.send("/sleep?ms=200");
+        for _ in 0..10 {
+            assert_eq!(server.get("/trap").unwrap_err(), Failure::Trap);
+            assert_eq!(server.get("/").expect("a response").status, 200);
+        }
+        assert_eq!(receive(&mut slow).expect("a response").status, 200);
     }
-    assert_eq!(receive(&mut slow).expect("a response").status, 200);
 }
 
 #[test]
 fn a_request_whose_client_has_gone_is_stopped_even_if_it_spins() {
     let cell = cell();
-    let server = web(&cell, ONE);
-    for _ in 0..5 {
-        let spinning = server.send("/spin");
-        std::thread::sleep(Duration::from_millis(20));
-        drop(spinning);
-        assert_eq!(server.get("/").expect("a response").text(), "hello\n");
+    for fresh in KINDS {
+        let server = web(&cell, at_a_time(1, fresh));
+        for _ in 0..5 {
+            let spinning = server.send("/spin");
+            std::thread::sleep(Duration::from_millis(20));
+            drop(spinning);
+            assert_eq!(server.get("/").expect("a response").text(), "hello\n");
+        }
     }
 }
 
 #[test]
 fn a_guest_that_works_on_after_its_response_makes_place_for_requests_that_wait() {
     let cell = cell();
-    let server = hostile(&cell, ONE);
-    for _ in 0..2 {
-        assert_eq!(server.get("/linger").expect("a response").text(), "done");
-        assert_eq!(server.get("/count").expect("a response").text(), "1");
+    for fresh in KINDS {
+        let server = hostile(&cell, at_a_time(1, fresh));
+        for _ in 0..2 {
+            assert_eq!(server.get("/linger").expect("a response").text(), "done");
+            assert_eq!(server.get("/count").expect("a response").text(), "1");
+        }
     }
 }
 
@@ -193,20 +203,18 @@ fn the_time_of_a_guest_is_counted_for_its_request() {
 #[test]
 fn requests_beyond_the_concurrency_wait() {
     let cell = cell();
-    let two = Serving {
-        concurrency: 2,
-        ..Serving::default()
-    };
-    let server = web(&cell, two);
-    let began = Instant::now();
-    let mut clients: Vec<_> = (0..6).map(|_| server.send("/sleep?ms=50")).collect();
-    for client in &mut clients {
-        assert_eq!(receive(client).expect("a response").status, 200);
+    for fresh in KINDS {
+        let server = web(&cell, at_a_time(2, fresh));
+        let began = Instant::now();
+        let mut clients: Vec<_> = (0..6).map(|_| server.send("/sleep?ms=50")).collect();
+        for client in &mut clients {
+            assert_eq!(receive(client).expect("a response").status, 200);
+        }
+        assert!(
+            began.elapsed() >= Duration::from_millis(150),
+            "at most two at a time"
+        );
     }
-    assert!(
-        began.elapsed() >= Duration::from_millis(150),
-        "at most two at a time"
-    );
 }
 
 #[test]
@@ -222,7 +230,7 @@ fn an_instance_answers_as_many_requests_as_it_may() {
         .map(|_| server.get("/count").expect("a response").text())
         .collect();
     assert_eq!(counts, ["1", "2", "3", "1", "2", "3", "1"]);
-    let fresh = hostile(&cell, ONE);
+    let fresh = hostile(&cell, at_a_time(1, Fresh::Instance));
     for _ in 0..3 {
         assert_eq!(fresh.get("/count").expect("a response").text(), "1");
     }
@@ -231,22 +239,24 @@ fn an_instance_answers_as_many_requests_as_it_may() {
 #[test]
 fn a_kill_under_load_ends_every_request_and_returns_everything() {
     let cell = cell();
-    for _ in 0..5 {
-        let server = web(&cell, Serving::default());
-        let mut clients: Vec<_> = (0..40)
-            .map(|at| server.send(["/spin", "/sleep?ms=60000", "/big?bytes=10000000"][at % 3]))
-            .collect();
-        std::thread::sleep(Duration::from_millis(30));
-        server.tenant.kill();
-        let ended = server.tenant.wait().expect("ended");
-        assert_eq!(ended.exit, Exit::Killed);
-        assert!(ended.reclaimed.predicted_ns <= 10_000_000_000);
-        for client in &mut clients {
-            assert_eq!(receive(client).unwrap_err(), Failure::Ended);
+    for fresh in KINDS {
+        for _ in 0..5 {
+            let server = web(&cell, at_a_time(16, fresh));
+            let mut clients: Vec<_> = (0..40)
+                .map(|at| server.send(["/spin", "/sleep?ms=60000", "/big?bytes=10000000"][at % 3]))
+                .collect();
+            std::thread::sleep(Duration::from_millis(30));
+            server.tenant.kill();
+            let ended = server.tenant.wait().expect("ended");
+            assert_eq!(ended.exit, Exit::Killed);
+            assert!(ended.reclaimed.predicted_ns <= 10_000_000_000);
+            for client in &mut clients {
+                assert_eq!(receive(client).unwrap_err(), Failure::Ended);
+            }
         }
+        let server = web(&cell, at_a_time(16, fresh));
+        assert_eq!(server.get("/").expect("a response").status, 200);
     }
-    let server = web(&cell, Serving::default());
-    assert_eq!(server.get("/").expect("a response").status, 200);
 }
 
 #[test]
@@ -290,17 +300,19 @@ fn a_response_without_a_body_may_state_any_length() {
 #[test]
 fn a_guest_that_takes_what_it_can_get_ends_alone() {
     let cell = cell();
-    let good = web(&cell, Serving::default());
-    let server = hostile(&cell, Serving::default());
-    for path in ["/bomb", "/responses", "/large"] {
-        for _ in 0..3 {
-            let failure = server.get(path).unwrap_err();
-            assert!(
-                matches!(failure, Failure::Refused | Failure::Trap),
-                "{path}: {failure}"
-            );
-            assert_eq!(good.get("/").expect("a response").status, 200);
-            assert_eq!(server.get("/count").expect("a response").text(), "1");
+    for fresh in KINDS {
+        let good = web(&cell, Serving::default());
+        let server = hostile(&cell, at_a_time(16, fresh));
+        for path in ["/bomb", "/responses", "/large"] {
+            for _ in 0..3 {
+                let failure = server.get(path).unwrap_err();
+                assert!(
+                    matches!(failure, Failure::Refused | Failure::Trap),
+                    "{path}: {failure}"
+                );
+                assert_eq!(good.get("/").expect("a response").status, 200);
+                assert_eq!(server.get("/count").expect("a response").text(), "1");
+            }
         }
     }
 }
@@ -308,18 +320,23 @@ fn a_guest_that_takes_what_it_can_get_ends_alone() {
 #[test]
 fn what_instances_leave_behind_is_given_back_with_each() {
     let cell = cell();
-    let server = hostile(&cell, ONE);
-    let charged = |server: &Server| server.tenant.statement().expect("alive").charged;
-    for _ in 0..20 {
-        assert_eq!(server.get("/leak").expect("a response").text(), "leaked");
+    for fresh in KINDS {
+        let server = hostile(&cell, at_a_time(1, fresh));
+        let charged = |server: &Server| {
+            let statement = server.tenant.statement().expect("alive");
+            (statement.charged, statement.carved, statement.groups)
+        };
+        for _ in 0..20 {
+            assert_eq!(server.get("/leak").expect("a response").text(), "leaked");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        let before = charged(&server);
+        for _ in 0..200 {
+            assert_eq!(server.get("/leak").expect("a response").text(), "leaked");
+        }
+        std::thread::sleep(Duration::from_millis(50));
+        assert_eq!(charged(&server), before);
     }
-    std::thread::sleep(Duration::from_millis(50));
-    let before = charged(&server);
-    for _ in 0..200 {
-        assert_eq!(server.get("/leak").expect("a response").text(), "leaked");
-    }
-    std::thread::sleep(Duration::from_millis(50));
-    assert_eq!(charged(&server), before);
 }
 
 #[test]
@@ -332,6 +349,21 @@ fn a_lease_that_pays_for_few_makes_requests_wait() {
     for client in &mut clients {
         assert_eq!(receive(client).expect("a response").status, 200);
     }
+}
+
+#[test]
+fn a_request_whose_part_of_the_lease_does_not_pay_for_it_is_refused_and_the_next_one_is_too() {
+    let cell = cell();
+    let mut lease = Lease::default();
+    lease.memory.reserve = leasehold_lease::ByteSize::new(4 << 20).expect("in range");
+    let server = Server::start(&cell, "web.wasm", lease, at_a_time(16, Fresh::Tenant));
+    for _ in 0..100 {
+        assert_eq!(server.get("/").unwrap_err(), Failure::Refused);
+    }
+    let statement = server.tenant.statement().expect("alive");
+    assert!(statement.groups <= 2, "at most one spare: {statement:?}");
+    let served = Server::start(&cell, "web.wasm", lease, at_a_time(2, Fresh::Tenant));
+    assert_eq!(served.get("/").expect("a response").status, 200);
 }
 
 #[test]

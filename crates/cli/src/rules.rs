@@ -10,7 +10,7 @@ use crate::overhead::{HostSteps, HostTime};
 use crate::transit::{self, Transit};
 use leasehold_cell::memory::HeldMemory;
 use leasehold_cell::profile::Profile;
-use leasehold_lease::{ByteSize, Fresh, KeyValue, LeaseFile, Outgoing, RegularFile, TenantSpec};
+use leasehold_lease::{ByteSize, KeyValue, LeaseFile, Outgoing, RegularFile, TenantSpec};
 use leasehold_node::view::{EndBound, ErrorKind};
 use leasehold_node::{Admission, Admitted, Problem};
 use leasehold_reserve::{Contract, Order};
@@ -272,23 +272,12 @@ pub(crate) fn bound(bound: leases::EndBound) -> EndBound {
 /// # Errors
 /// What was found, and what is allowed.
 pub(crate) fn check_served(path: &Path, file: &LeaseFile) -> Result<(), String> {
-    let refused = |what: String| Err(format!("{}: {what}", path.display()));
-    let http = || {
-        file.tenants
-            .iter()
-            .filter_map(|tenant| Some((tenant, tenant.http.as_ref()?)))
-    };
-    if http().next().is_none() {
-        let allowed = "at least one table [tenant.NAME.http]";
-        return refused(format!(
-            "tenant: found no tenant that answers requests; allowed: {allowed}"
-        ));
+    if file.tenants.iter().any(|tenant| tenant.http.is_some()) {
+        return Ok(());
     }
-    match http().find(|(_, http)| http.fresh == Fresh::Tenant) {
-        Some((tenant, _)) => refused(format!(
-            "tenant.{}.http.fresh: found \"tenant\"; allowed: \"instance\", which is all that this version has",
-            tenant.name
-        )),
-        None => Ok(()),
-    }
+    let allowed = "at least one table [tenant.NAME.http]";
+    Err(format!(
+        "{}: tenant: found no tenant that answers requests; allowed: {allowed}",
+        path.display()
+    ))
 }

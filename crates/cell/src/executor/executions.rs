@@ -111,9 +111,10 @@ impl Executor {
         tenant: TenantId,
         id: u64,
         running: Running,
+        main: bool,
         worker: (Arc<Worker>, GroupId),
     ) -> Result<(), Errno> {
-        self.add(root, tenant, id, running, false, Some(worker))
+        self.add(root, tenant, id, running, main, Some(worker))
     }
 
     fn add(
@@ -259,18 +260,21 @@ impl Executor {
         let Some(execution) = self.executions.all.get(&id) else {
             return;
         };
-        let (tenant, main) = (execution.tenant, execution.main);
-        if main {
-            let root = execution.root;
-            self.executions.remove(id);
-            let code = exit.code();
-            local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));
-            self.end(root, tenant, Cause::now(exit), Some((id, stopped)), None);
-        } else {
-            if let Some((worker, _)) = &execution.worker {
-                worker.ended(&exit);
-            }
-            self.end_task(id, exit.code(), Some(stopped));
+        let (root, tenant) = (execution.root, execution.tenant);
+        let (main, answers) = (execution.main, execution.worker.is_some());
+        if let Some((worker, _)) = &execution.worker {
+            worker.ended(&exit);
+        }
+        if !main {
+            return self.end_task(id, exit.code(), Some(stopped));
+        }
+        self.executions.remove(id);
+        let code = exit.code();
+        local::with(|local| local.kernel.execution_finished(ExecutionId(id), code));
+        let cause = Cause::now(exit);
+        match answers {
+            true => self.end_request(root, id, tenant, cause, Some(stopped)),
+            false => self.end(root, tenant, cause, Some((id, stopped)), None),
         }
     }
 

@@ -10,10 +10,13 @@ use super::executions::Executions;
 use crate::clock::monotonic_ns;
 use crate::command::Command;
 use crate::discarded::Discarded;
+use crate::ending::Cause;
+use crate::execution::StoppedProgram;
 use crate::exit::Exit;
 use crate::local;
 use crate::programs;
-use crate::serving::Service;
+use crate::request_tenant::{Part, RequestTenant};
+use crate::serving::{Fresh, Service};
 use crate::starting::Starting;
 use crate::steps::{begin, step};
 use crate::wake_priority::WakePriority;
@@ -39,16 +42,29 @@ pub(super) struct Serving {
     id: u64,
     flag: Arc<WakeFlag<Command, WakePriority>>,
     waker: Waker,
-    workers: Vec<(u64, Arc<Worker>)>,
+    workers: Vec<Answering>,
+    /// What the child tenant of each request has, if each has one.
+    part: Option<Part>,
+    /// A child tenant in which nothing has run, since the lease did not pay for more than itself.
+    spare: Option<RequestTenant>,
     /// The lease did not pay for another execution; there is no point in trying before one ends.
     is_short: bool,
     /// When the maintenance task has to look again, ns.
     look_at: Option<u64>,
 }
 
+/// An execution that answers requests.
+struct Answering {
+    execution: u64,
+    worker: Arc<Worker>,
+    /// Its own tenant, if it has one.
+    tenant: Option<RequestTenant>,
+}
+
 impl Serving {
     pub(super) fn new(
         service: Service,
+        part: Option<Part>,
         id: u64,
         flag: Arc<WakeFlag<Command, WakePriority>>,
     ) -> Self {
@@ -60,6 +76,8 @@ impl Serving {
             flag,
             waker,
             workers: Vec::new(),
+            part,
+            spare: None,
             is_short: false,
             look_at: None,
         }
@@ -85,14 +103,26 @@ impl Serving {
     fn first_lingering(&self) -> Option<(u64, u64)> {
         let workers = self.workers.iter();
         workers
-            .filter_map(|(execution, worker)| Some((worker.lingers_until()?, *execution)))
+            .filter_map(|one| Some((one.worker.lingers_until()?, one.execution)))
             .min()
     }
 
-    /// Forgets an execution that has ended.
+    /// Forgets an execution that has ended, and its tenant, which has ended, too.
     pub(super) fn forget(&mut self, execution: u64) {
-        self.workers.retain(|(own, _)| *own != execution);
+        let mut workers = self.workers.iter();
+        if let Some(at) = workers.position(|one| one.execution == execution)
+            && let Some(tenant) = self.workers.swap_remove(at).tenant
+        {
+            tenant.forget();
+        }
         self.relieve();
+    }
+
+    /// The tenant of this execution, if it has one of its own.
+    fn tenant_of(&self, execution: u64) -> Option<TenantId> {
+        let mut workers = self.workers.iter();
+        let found = workers.find(|one| one.execution == execution)?;
+        found.tenant.as_ref().map(RequestTenant::tenant)
     }
 
     /// The processor time that the I/O thread has used for the tenant since the last call, ns.
@@ -144,7 +174,12 @@ impl Executor {
         let id = starting.execution();
         let flag = WakeFlag::new(id, root.share.wake_priority().clone(), self.inbox.clone());
         self.executions.maintenance.insert(id, root.maintenance);
-        root.serving = Some(Serving::new(service, id, Arc::new(flag)));
+        let part = match service.serving.fresh {
+            Fresh::Instance => None,
+            // A tenant that lives has a lease to divide.
+            Fresh::Tenant => Part::of(root.tenant, service.serving.concurrency).ok(),
+        };
+        root.serving = Some(Serving::new(service, part, id, Arc::new(flag)));
     }
 
     /// Takes a step towards answering requests; false if there is none to take now.
@@ -152,7 +187,7 @@ impl Executor {
         match self.next_for_requests(key) {
             Next::Stop(execution) => {
                 let _step = begin(step!("cell", "serve: stop"));
-                self.end_task(execution, Exit::Killed.code(), None);
+                self.stop_worker(key, execution);
             }
             Next::Wake(execution) => {
                 let _step = begin(step!("cell", "wake"));
@@ -174,15 +209,15 @@ impl Executor {
         serving.listen();
         serving.look_at = None;
         let mut workers = serving.workers.iter();
-        if let Some((gone, _)) = workers.find(|(_, worker)| worker.is_abandoned()) {
-            return Next::Stop(*gone);
+        if let Some(gone) = workers.find(|one| one.worker.is_abandoned()) {
+            return Next::Stop(gone.execution);
         }
         if serving.service.lane().is_empty() {
             return Next::Nothing;
         }
         let mut workers = serving.workers.iter();
-        if let Some((idle, _)) = workers.find(|(_, worker)| worker.take_idle()) {
-            return Next::Wake(*idle);
+        if let Some(idle) = workers.find(|one| one.worker.take_idle()) {
+            return Next::Wake(idle.execution);
         }
         // What has ended goes first: its places are those of the next.
         let is_full = serving.workers.len() >= serving.service.serving.concurrency as usize;
@@ -199,6 +234,36 @@ impl Executor {
         }
     }
 
+    /// Ends an execution that answers, and its tenant, if it has one of its own.
+    fn stop_worker(&mut self, key: u64, execution: u64) {
+        let root = self.roots.get(&key);
+        let serving = root.and_then(|root| root.serving.as_ref());
+        match serving.and_then(|serving| serving.tenant_of(execution)) {
+            Some(tenant) => {
+                let cause = Cause::now(Exit::Killed);
+                self.end_request(key, execution, tenant, cause, None);
+            }
+            None => self.end_task(execution, Exit::Killed.code(), None),
+        }
+    }
+
+    /// Ends the tenant of a request; `stopped` is its program, if that has ended by itself.
+    pub(super) fn end_request(
+        &mut self,
+        key: u64,
+        execution: u64,
+        tenant: TenantId,
+        cause: Cause,
+        stopped: Option<StoppedProgram>,
+    ) {
+        let program = stopped.map(|stopped| (execution, stopped));
+        self.end(key, tenant, cause, program, None);
+        let root = self.roots.get_mut(&key);
+        if let Some(serving) = root.and_then(|root| root.serving.as_mut()) {
+            serving.forget(execution);
+        }
+    }
+
     /// Builds an execution that takes the request which waits. If the lease does not pay for it,
     /// the request waits for one that ends; if there is none, it fails.
     fn build_worker(&mut self, key: u64) {
@@ -209,7 +274,16 @@ impl Executor {
         let Some(serving) = &mut root.serving else {
             return;
         };
-        let tenant = root.tenant;
+        let parent = root.tenant;
+        let own = match (serving.part, serving.spare.take()) {
+            (None, _) => None,
+            (Some(_), Some(spare)) => Some(spare),
+            (Some(part), None) => match RequestTenant::create(parent, part) {
+                Ok(own) => Some(own),
+                Err(_) => return self.is_short(key),
+            },
+        };
+        let tenant = own.as_ref().map_or(parent, RequestTenant::tenant);
         let execution = local::with(|local| {
             let execution = local.next_execution;
             local.next_execution += 1;
@@ -217,15 +291,21 @@ impl Executor {
         });
         let identity = (tenant, execution);
         let worker = Worker::new(serving.service.clone(), identity, serving.waker.clone());
-        match self.make_worker(key, identity, &worker) {
-            Ok(()) => {
-                if let Some(root) = self.roots.get_mut(&key)
-                    && let Some(serving) = &mut root.serving
-                {
-                    serving.workers.push((execution, worker));
-                }
-                self.executions.wake(execution, monotonic_ns());
+        let made = self.make_worker(key, parent, identity, &worker);
+        if let Some(root) = self.roots.get_mut(&key)
+            && let Some(serving) = &mut root.serving
+        {
+            match made {
+                Ok(()) => serving.workers.push(Answering {
+                    execution,
+                    worker,
+                    tenant: own,
+                }),
+                Err(()) => serving.spare = own,
             }
+        }
+        match made {
+            Ok(()) => self.executions.wake(execution, monotonic_ns()),
             Err(()) => {
                 local::with(|local| local.release_all(tenant, execution));
                 self.is_short(key);
@@ -249,14 +329,15 @@ impl Executor {
         }
     }
 
-    /// Charges for an execution, builds it, and adds it to those of the cell.
+    /// Charges for an execution of `parent`'s program, builds it, and adds it to those of the cell.
     fn make_worker(
         &mut self,
         key: u64,
+        parent: TenantId,
         (tenant, execution): (TenantId, u64),
         worker: &Arc<Worker>,
     ) -> Result<(), ()> {
-        let template = programs::with(|programs| programs.templates.get(&tenant).cloned());
+        let template = programs::with(|programs| programs.templates.get(&parent).cloned());
         let template = template.ok_or(())?;
         let arena = open_arena(tenant).map_err(drop)?;
         let built = template.build_worker((tenant, execution), arena, worker);
@@ -266,10 +347,16 @@ impl Executor {
                 local.kernel.register_execution(tenant, id).map_err(drop)
             })?;
             let worker = (worker.clone(), arena);
-            let added = self.add_worker(key, tenant, execution, running, worker);
+            let main = tenant != parent;
+            let added = self.add_worker(key, tenant, execution, running, main, worker);
             added.map_err(|_| {
                 local::with(|local| local.kernel.execution_finished(ExecutionId(execution), 0));
-            })
+            })?;
+            if main {
+                // For tasks that the request starts.
+                programs::with(|programs| programs.templates.insert(tenant, template));
+            }
+            Ok(())
         });
         if made.is_err() {
             close_arena(arena);

@@ -5,7 +5,9 @@ use crate::view::{Desired, EventKind};
 use crate::viewed;
 use crate::ward::{Life, Phase, Seen, Ward};
 use jiff::Timestamp;
-use leasehold_cell::{Ended, Exit, Serving, StartError, StartRequest, Surroundings, TenantHandle};
+use leasehold_cell::{
+    Ended, Exit, Fresh, Serving, StartError, StartRequest, Surroundings, TenantHandle,
+};
 use leasehold_exchange::Intake;
 use leasehold_lease::Restart;
 use std::time::{Duration, Instant};
@@ -31,7 +33,10 @@ impl Supervisor {
                 let serving = Serving {
                     concurrency: http.concurrency,
                     reuse: http.reuse,
-                    ..Serving::default()
+                    fresh: match http.fresh {
+                        leasehold_lease::Fresh::Instance => Fresh::Instance,
+                        leasehold_lease::Fresh::Tenant => Fresh::Tenant,
+                    },
                 };
                 self.parts
                     .cell
