@@ -312,7 +312,7 @@ fn wait(
 }
 
 /// How long the end of the only tenant of a cell takes at most, and whether its traps have a backtrace: there is no
-/// other tenant that the walk over its stack could delay.
+/// other tenant that the walk over its stack could delay, and if its own end has no bound beside that, it has none.
 ///
 /// # Errors
 /// When its reservation promises nothing: then neither a start nor an end would come.
@@ -320,23 +320,35 @@ fn ends(tenant: &TenantSpec, profile: &Profile) -> Result<(Ends, bool), Failure>
     let preemption = HostTime::of_preemption(None, Some(profile));
     let fault = HostTime::of_fault(None, Some(profile));
     let tenants = std::slice::from_ref(tenant);
-    let mut steps = HostSteps::of(tenants, fault, Some(profile));
-    let backtraces = steps.no_backtraces().is_none();
-    if backtraces {
-        steps = steps.with_backtraces();
+    let steps = HostSteps::of(tenants, fault, Some(profile));
+    if steps.no_backtraces().is_none()
+        && let Ok(ends) = ends_with(tenant, &steps.clone().with_backtraces(), preemption)
+        && ends.bounds.iter().all(|bound| bound.returned_ns.is_some())
+    {
+        return Ok((ends, true));
     }
+    Ok((ends_with(tenant, &steps, preemption)?, false))
+}
+
+/// The same with these longest steps.
+fn ends_with(
+    tenant: &TenantSpec,
+    steps: &HostSteps,
+    preemption: HostTime,
+) -> Result<Ends, Failure> {
+    let tenants = std::slice::from_ref(tenant);
     let scheduling = Scheduling {
         order: Order::FixedPriority,
         overhead: preemption.overhead(),
         ends: None,
     };
     // Alone and without real-time priority: that others can be kept, or what the host takes, does not count.
-    let admission = Admission::of(tenants, &steps, scheduling);
+    let admission = Admission::of(tenants, steps, scheduling);
     if let Some(useless) = admission.useless.first() {
         return Err(Failure::Refused(useless.text.clone()));
     }
-    let ends = Ends::of(tenants, &steps, preemption, Order::FixedPriority);
-    Ok((ends, backtraces))
+    let order = Order::FixedPriority;
+    Ok(Ends::of(tenants, steps, preemption, order))
 }
 
 /// Returns the tenant to run: the flags over the lease file over the defaults.
