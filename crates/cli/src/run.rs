@@ -358,7 +358,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         Some(path) => from_file(path, arguments.tenant.as_deref())?,
         None => {
             let Some(program) = command.next() else {
-                let message = "which program? `leasehold run PROGRAM`, or `--lease FILE`";
+                let message = "found no program; allowed: PROGRAM, or `--lease FILE`";
                 return Err(Failure::Configuration(message.into()));
             };
             TenantSpec {
@@ -393,7 +393,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
     if let Some(twice) = leasehold_lease::Directory::twice(&tenant.dirs) {
         let guest = &twice.guest;
         return Err(Failure::Configuration(format!(
-            "two directories would be {guest} to the program"
+            "--dir: found two directories that would be {guest} to the program; allowed: one"
         )));
     }
     tenant.data.extend(arguments.data.iter().cloned());
@@ -448,7 +448,7 @@ fn from_file(path: &Path, name: Option<&str>) -> Result<TenantSpec, Failure> {
         None if file.tenants.len() == 1 => file.tenants.first(),
         None => {
             return Err(Failure::Configuration(format!(
-                "{} has several tenants; choose one with --tenant: {}",
+                "{}: found several tenants; allowed: one, by --tenant NAME: {}",
                 path.display(),
                 names()
             )));

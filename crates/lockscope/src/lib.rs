@@ -17,6 +17,20 @@
 //! 5. **One number, in units of what is lost.** [`Score`] is the share of its time that a workload
 //!    loses to the other one, as nines.
 //!
+//! # Map
+//! | concept | file |
+//! |---|---|
+//! | lock primitives, by their functions | `primitive` |
+//! | tracer: probes in the kernel, one record for each lock and call site | `tracer`; its programs are in `bpf/` |
+//! | trace, and its file | `trace`, `format` |
+//! | lock identity: one lock from its initialisation to the end of its object | `sharing` (`Lock`); in the kernel `bpf/object.h` |
+//! | private, shared and incidentally shared locks | `sharing` |
+//! | static analysis: the object and the field that a lock is | `analyze`, `place`; the analyzer is the crate `leasehold-locksite` |
+//! | counts and rates, by object and subsystem | `report`; as a picture: `stacked_bars` |
+//! | platforms of workloads, and their comparison | [`platform`], `compare` |
+//! | a worker beside thrashers | `command/interfere` (of the program) |
+//! | the metric of isolation | `score` |
+//!
 //! # Example
 //! ```
 //! use leasehold_lockscope::{Class, Primitive, Report, Score, Trace, Use, Workload, WorkloadId};
