@@ -472,7 +472,7 @@ const OVERLAPPING: &str = r#"(module
     (drop (call $write (i32.const 1) (i32.const 64) (i32.const 1) (i32.const 56)))))"#;
 
 #[test]
-fn a_file_that_no_descriptor_was_charged_too_little_for_loses_its_last_name() {
+fn a_file_loses_its_last_name_while_it_is_read_or_closed_if_it_is_small() {
     const NOTDIR: u8 = 54;
     for directory in directories() {
         std::fs::write(directory.path().join("large"), vec![1; 1 << 20]).expect("written");
