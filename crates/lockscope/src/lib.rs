@@ -50,6 +50,7 @@
 
 #![forbid(unsafe_code)]
 
+mod agreement;
 mod analyze;
 mod compare;
 mod format;
@@ -66,6 +67,7 @@ mod trace;
 #[cfg(feature = "tracer")]
 pub mod tracer;
 
+pub use agreement::{Agreement, Block, Measured, Pair};
 pub use analyze::{AnalyzeError, analyze};
 pub use compare::{Cell, Comparison, Spread};
 pub use format::{Malformed, TraceError, VERSION};

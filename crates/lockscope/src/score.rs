@@ -35,7 +35,7 @@
 //!   or in a short run. What is expected does not depend on luck.
 //! - It is monotone: a further shared lock, a longer hold, a longer wait or more acquisitions by
 //!   the other one never raise the score. And it is in units of what a user loses, so that it can be compared with
-//!   what is measured.
+//!   what is measured ([`Agreement`](crate::Agreement)).
 //!
 //! A trace of the contended mode has measured waits only: its score is an upper bound.
 
