@@ -9,7 +9,7 @@ PURE := --package leasehold-abi --package leasehold-reclaim --package leasehold-
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold --package leasehold-slots --package leasehold-wasm --package leasehold-preempt --package leasehold-cell --package leasehold-node --package leasehold-attack --package leasehold-study --package leasehold-cli
 
-.PHONY: page package bare help check-docs check-structure lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference overhead clean
+.PHONY: page package bare help check-docs check-structure lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference pairs overhead clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -128,6 +128,10 @@ applications: setup ## the same of applications, such as image processing and me
 interference: setup ## LockScope's figures 4 and 5 in the lab (as root): a worker beside thrashers
 	@$(LOCKSCOPE_LAB)
 	@lab/interference
+
+pairs: setup ## whether LockScope's score comes true (as root): what pairs of workloads lose to each other, here
+	@scripts/setup bpf && guests/build --only workload && cargo build --release $(TRACER) --bins --examples
+	@lab/pairs
 
 overhead: setup ## what LockScope's tracer costs beside klockstat and perf, in the lab and here (as root)
 	@$(LOCKSCOPE_LAB)

@@ -18,7 +18,7 @@
 //!    listings live in the tenant's arena (`wasi`); descriptors and instances, which the engine
 //!    frees one by one, are bounded by what was charged for each.
 //! 4. **No guest instruction holds the thread.** A guest is stopped between two instructions when
-//!    its time is up ([`preempt`]), bulk instructions are split before compilation ([`bulk`]), and
+//!    its time is up ([`preempt`]), bulk instructions are split before compilation ([`bulk_instructions`]), and
 //!    host calls never wait for another thread or a device; the largest step of each is stated
 //!    where it is made.
 //! 5. **A tenant pays for its own work.** A scheduler decides which task runs
@@ -26,6 +26,28 @@
 //!    tenant's reservation (`dispatch`, `executor`).
 //! 6. **A cell shares no mutable memory** with other cells; what crosses threads is in
 //!    [`leasehold_crossing`].
+//!
+//! Map, from the controller to the thread:
+//!
+//! | concept | file |
+//! |---|---|
+//! | the controller's side of a cell, and what it asks of the thread | `cell`, `config`, `command` |
+//! | why a tenant is not started, told without a start too | `start_error`, `rehearsal`; what a lease refused: `refusals` |
+//! | the loop of the thread: the next task, and its host work | `executor` |
+//! | processor reservations on a cell | `dispatch`, `promises`; wake-ups: `wake_priority`, `deferral` |
+//! | commands are rationed; time that the host takes | `control_share`; `stalls`, `clock` |
+//! | real-time priority, and a core of the cell's own | `realtime`, `realtime_limit`, `host_share`, `own_core` |
+//! | the state of the thread, and what executions are built from | `local`, `programs`, `engines`, `engine_parts`, `engine_config`, `linkers` |
+//! | a program, and what it is given | [`program`], `outline`, `surroundings`, `given`, `entropy` |
+//! | the start of a tenant | `starting`, [`build_error`] |
+//! | an execution: its store, its fiber, its data | `execution`, `fiber`, `guest`, `worker`, `exit` |
+//! | what a guest calls: kernel objects, WASI, files | `abi`, `wasi`, `host`; requests: `serving`; calls of its exports: `calls`, `call_bytes` |
+//! | host steps: the table, the caps, the watch | [`steps`] |
+//! | charges outside of the arena, and limits for a tenant in total | [`meter`], `limiter`, [`share`], `mappings` |
+//! | arenas, linear memories, stacks | `arena_backing`, [`memory`], `pools` |
+//! | the end of a tenant, and its bound | `ending`, `ended`, `pace`, `discarded`, `kill_bound` |
+//! | what an end costs on this host | [`calibrate`], [`profile`], `confidence`; compared with what ends took: `drift` |
+//! | the process: heap, system calls, files of the user, text on terminals | `heap`, `system`, [`user_files`], `shown` |
 //!
 //! ```
 //! use leasehold_cell::{Cell, CellConfig, Exit, Lease, StartRequest, Surroundings};
@@ -137,7 +159,8 @@ pub use leasehold_slots::{range_pool, slot, stack};
 pub use leasehold_wasm::artifact::CodeCache;
 pub use leasehold_wasm::refused::{Function, Place};
 pub use leasehold_wasm::{
-    artifact, bulk, data_segments, data_start, exceptions, image, inventory, load_limits,
+    artifact, bulk_instructions, data_segments, data_start, exceptions, image, inventory,
+    load_limits,
 };
 pub use meter::Held;
 pub use program::{Program, ProgramError};

@@ -71,13 +71,13 @@ impl Surroundings {
         ] {
             if count > STRING_COUNT.size() {
                 return Err(StartError::Surroundings(format!(
-                    "{what}: {count} strings; the limit is {}",
+                    "{what}: {count} strings; allowed: at most {}",
                     STRING_COUNT.most
                 )));
             }
             if bytes > STRINGS.size() {
                 return Err(StartError::Surroundings(format!(
-                    "{what}: {bytes} bytes; the limit is {}",
+                    "{what}: {bytes} bytes; allowed: at most {}",
                     STRINGS.most
                 )));
             }

@@ -46,7 +46,7 @@ fn mismatch(Shape { what, most, make }: &Shape) -> Result<(), String> {
         Ok(_) => return Err(format!("{what}: accepted beyond its limit")),
         Err(error) => error.to_string(),
     };
-    match beyond.contains(&format!(" {what}; the limit is {}", limit.most)) {
+    match beyond.contains(&format!(" {what}; allowed: at most {}", limit.most)) {
         true => Ok(()),
         false => Err(format!("{what}: {beyond}")),
     }
@@ -71,7 +71,10 @@ fn a_group_of_many_types_is_refused_at_once() {
     let binary = (group.expect("a group").make)(900_000);
     let begin = Instant::now();
     let error = Program::from_bytes(&engine(), &binary).expect_err("too many");
-    assert!(error.to_string().contains("types; the limit is"), "{error}");
+    assert!(
+        error.to_string().contains("types; allowed: at most"),
+        "{error}"
+    );
     assert!(begin.elapsed() < Duration::from_secs(5));
 }
 

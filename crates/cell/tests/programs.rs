@@ -401,7 +401,7 @@ fn an_instance_bomb_is_refused_before_it_is_compiled() {
     // 20^90 instances: the count saturates, and nothing expands it.
     let refusal = refusal(&nested(90, 20));
     assert!(
-        refusal.contains("core instances; the limit is 100"),
+        refusal.contains("core instances; allowed: at most 100"),
         "{refusal}"
     );
 }

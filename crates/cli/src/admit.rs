@@ -178,9 +178,13 @@ impl Set {
     fn place(&self, name: &str, path: &Path, file: &LeaseFile) -> Result<usize, Failure> {
         let tenant = file.tenants.iter().position(|tenant| tenant.name == name);
         let wrong = |what| Failure::Configuration(format!("{}: {what}", path.display()));
-        let tenant = tenant.ok_or_else(|| wrong(format!("no tenant {name:?}")))?;
+        let tenant = tenant.ok_or_else(|| wrong(format!("--headroom: no tenant {name:?}")))?;
         let place = self.tenants.binary_search(&tenant);
-        place.map_err(|_| wrong(format!("tenant {name:?} has no processor reservation")))
+        place.map_err(|_| {
+            wrong(format!(
+                "--headroom: tenant {name:?} has no processor reservation"
+            ))
+        })
     }
 
     /// Returns the values with which the first few reservations that do not fit would fit.

@@ -261,7 +261,9 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
 
 fn spec(arguments: &Arguments) -> Result<TenantSpec, Failure> {
     let [program, args @ ..] = &*arguments.command else {
-        return Err(Failure::Configuration("which program?".into()));
+        return Err(Failure::Configuration(
+            "found no program; allowed: PROGRAM and its arguments".into(),
+        ));
     };
     for directory in &arguments.dirs {
         if !directory.host.is_dir() {

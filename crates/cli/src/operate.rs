@@ -37,7 +37,7 @@ impl Node {
     fn client(&self) -> Result<Client, Failure> {
         let path = self.socket.clone().or_else(socket::default);
         let path = path.ok_or_else(|| {
-            Failure::Configuration("which node? --socket says where it answers".to_owned())
+            Failure::Configuration("--socket: found no path, and no directory for the one that is there by default; allowed: PATH".to_owned())
         })?;
         Ok(Client::new(&path))
     }

@@ -74,7 +74,7 @@ impl HostTime {
 
 /// The longest host steps of tenants: a tenant can hold the processor for so long while another one
 /// is ready.
-#[derive(Debug)]
+#[derive(Debug, Clone)]
 pub(crate) struct HostSteps {
     /// Of each tenant, by its name.
     longest: HashMap<String, LongestStep>,

@@ -312,7 +312,7 @@ fn wait(
 }
 
 /// How long the end of the only tenant of a cell takes at most, and whether its traps have a backtrace: there is no
-/// other tenant that the walk over its stack could delay.
+/// other tenant that the walk over its stack could delay, and if its own end has no bound beside that, it has none.
 ///
 /// # Errors
 /// When its reservation promises nothing: then neither a start nor an end would come.
@@ -320,23 +320,35 @@ fn ends(tenant: &TenantSpec, profile: &Profile) -> Result<(Ends, bool), Failure>
     let preemption = HostTime::of_preemption(None, Some(profile));
     let fault = HostTime::of_fault(None, Some(profile));
     let tenants = std::slice::from_ref(tenant);
-    let mut steps = HostSteps::of(tenants, fault, Some(profile));
-    let backtraces = steps.no_backtraces().is_none();
-    if backtraces {
-        steps = steps.with_backtraces();
+    let steps = HostSteps::of(tenants, fault, Some(profile));
+    if steps.no_backtraces().is_none()
+        && let Ok(ends) = ends_with(tenant, &steps.clone().with_backtraces(), preemption)
+        && ends.bounds.iter().all(|bound| bound.returned_ns.is_some())
+    {
+        return Ok((ends, true));
     }
+    Ok((ends_with(tenant, &steps, preemption)?, false))
+}
+
+/// The same with these longest steps.
+fn ends_with(
+    tenant: &TenantSpec,
+    steps: &HostSteps,
+    preemption: HostTime,
+) -> Result<Ends, Failure> {
+    let tenants = std::slice::from_ref(tenant);
     let scheduling = Scheduling {
         order: Order::FixedPriority,
         overhead: preemption.overhead(),
         ends: None,
     };
     // Alone and without real-time priority: that others can be kept, or what the host takes, does not count.
-    let admission = Admission::of(tenants, &steps, scheduling);
+    let admission = Admission::of(tenants, steps, scheduling);
     if let Some(useless) = admission.useless.first() {
         return Err(Failure::Refused(useless.text.clone()));
     }
-    let ends = Ends::of(tenants, &steps, preemption, Order::FixedPriority);
-    Ok((ends, backtraces))
+    let order = Order::FixedPriority;
+    Ok(Ends::of(tenants, steps, preemption, order))
 }
 
 /// Returns the tenant to run: the flags over the lease file over the defaults.
@@ -346,7 +358,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         Some(path) => from_file(path, arguments.tenant.as_deref())?,
         None => {
             let Some(program) = command.next() else {
-                let message = "which program? `leasehold run PROGRAM`, or `--lease FILE`";
+                let message = "found no program; allowed: PROGRAM, or `--lease FILE`";
                 return Err(Failure::Configuration(message.into()));
             };
             TenantSpec {
@@ -381,7 +393,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
     if let Some(twice) = leasehold_lease::Directory::twice(&tenant.dirs) {
         let guest = &twice.guest;
         return Err(Failure::Configuration(format!(
-            "two directories would be {guest} to the program"
+            "--dir: found two directories that would be {guest} to the program; allowed: one"
         )));
     }
     tenant.data.extend(arguments.data.iter().cloned());
@@ -436,7 +448,7 @@ fn from_file(path: &Path, name: Option<&str>) -> Result<TenantSpec, Failure> {
         None if file.tenants.len() == 1 => file.tenants.first(),
         None => {
             return Err(Failure::Configuration(format!(
-                "{} has several tenants; choose one with --tenant: {}",
+                "{}: found several tenants; allowed: one, by --tenant NAME: {}",
                 path.display(),
                 names()
             )));

@@ -214,6 +214,52 @@ fn a_tenant_is_replaced_under_load_and_no_request_is_lost() {
     assert!(answered.load(Ordering::Relaxed) > 20);
 }
 
+/// Another program of the same behaviour, which has to be compiled.
+fn altered(node: &Node, round: u8) {
+    let mut bytes = fs::read(node.path("web.wasm")).expect("read");
+    // A custom section of this name.
+    bytes.extend([0, 3, 2, b'a' + round, b'z']);
+    fs::write(node.path("web.wasm"), bytes).expect("written");
+}
+
+#[test]
+fn what_is_ordered_while_a_tenant_is_replaced_is_not_undone_by_the_replacement() {
+    let node = Node::start(&[]);
+    let ask = |what: &str| {
+        let head = format!("{what} HTTP/1.1\r\nContent-Length: 0");
+        raw(&node.socket(), &head)
+    };
+    for round in 0..4 {
+        altered(&node, round);
+        std::thread::scope(|scope| {
+            let replaced = scope.spawn(|| ask("POST /v1/tenants/shop/replace"));
+            // It is compiling: that takes some hundred milliseconds.
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            let order = ["kill", "drain"][usize::from(round % 2)];
+            let ordered = ask(&format!("POST /v1/tenants/shop/{order}"));
+            assert!(ordered.starts_with("HTTP/1.1 200"), "{ordered}");
+            let replaced = replaced.join().expect("an answer");
+            assert!(replaced.starts_with("HTTP/1.1 200"), "{replaced}");
+            assert!(replaced.contains("\"desired\":\"stopped\""), "{replaced}");
+        });
+        assert_eq!(node.get("/").0, 503);
+        assert_eq!(node.command(&["start", "shop"]).0, Some(0));
+        assert_eq!(node.get("/").0, 200);
+    }
+    altered(&node, 4);
+    std::thread::scope(|scope| {
+        let replaced = scope.spawn(|| ask("POST /v1/tenants/shop/replace"));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+        assert!(ask("DELETE /v1/tenants/shop").starts_with("HTTP/1.1 200"));
+        let replaced = replaced.join().expect("an answer");
+        assert!(replaced.starts_with("HTTP/1.1 409"), "{replaced}");
+        assert!(replaced.contains("was deleted while"), "{replaced}");
+    });
+    until("it is forgotten", || {
+        ask("GET /v1/tenants/shop").starts_with("HTTP/1.1 404")
+    });
+}
+
 #[test]
 fn a_confined_node_answers_operators_without_a_system_call_that_is_on_no_list() {
     let node = Node::start(&["--confinement", "trap"]);

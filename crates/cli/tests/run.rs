@@ -271,6 +271,24 @@ fn a_kill_has_a_deadline_and_an_exit_code() {
 }
 
 #[test]
+fn an_end_has_a_bound_under_any_reservation_that_is_admitted() {
+    let leasehold = Leasehold::new();
+    let spin = guest("spin.wasm").display().to_string();
+    for (budget, cpu) in [("40ms", 6), ("50ms", 6), ("200ms", 8), ("200ms", 2)] {
+        let lease = leasehold.write(
+            "lease.toml",
+            &format!(
+                "[tenant.spin]\ncomponent = \"{spin}\"\nreclaim.budget = \"{budget}\"\n\
+                 cpu = {{ budget = \"{cpu}ms\", period = \"10ms\", priority = 1 }}\n"
+            ),
+        );
+        let output = leasehold.run(&["run", "--lease", &lease, "--kill-after", "30ms", "--json"]);
+        let json: serde_json::Value = serde_json::from_slice(&output.stderr).expect("JSON");
+        assert!(json["returned_bound_ns"].is_u64(), "{budget} {cpu}: {json}");
+    }
+}
+
+#[test]
 fn a_trap_is_told_with_its_reason() {
     let leasehold = Leasehold::new();
     let trap = leasehold.write(

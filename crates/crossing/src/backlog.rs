@@ -142,11 +142,20 @@ impl PipeState {
         }
     }
 
-    /// Bytes of the next turn: whole lines if there is the end of one, else as much as a turn has.
+    /// Bytes of the next turn: whole lines if there is the end of one, else as much as a turn has. Lines of the
+    /// host are never cut: they say of which tenant they are.
     fn next_bytes(&self) -> usize {
+        let is_end = |&byte: &u8| byte == b'\n';
         let most = self.bytes.len().min(TURN);
-        let end = self.bytes.range(..most).rposition(|&byte| byte == b'\n');
-        end.map_or(most, |last| last + 1)
+        let last = self.bytes.range(..most).rposition(is_end);
+        match (last, &self.source) {
+            (Some(last), _) => last + 1,
+            (None, Source::Tenant(_)) => most,
+            (None, Source::Host(_)) => {
+                let end = self.bytes.iter().position(is_end);
+                end.map_or(self.bytes.len(), |end| end + 1)
+            }
+        }
     }
 }
 
@@ -503,6 +512,23 @@ mod tests {
             (turn(&mut backlog), backlog.unwritten()),
             (String::new(), 0)
         );
+    }
+
+    #[test]
+    fn a_line_of_the_host_is_never_cut() {
+        let mut backlog = Backlog::default();
+        let host = backlog.open(Source::Host("shop".to_owned()));
+        let [tenant] = tenants(&mut backlog);
+        let long = format!("shop | {}\n", "x".repeat(3 * TURN));
+        write(
+            &mut backlog,
+            host,
+            format!("{long}shop | next\n").as_bytes(),
+        );
+        write(&mut backlog, tenant, b"line\n");
+        assert_eq!(turn(&mut backlog), long);
+        assert_eq!(turn(&mut backlog), "line\n");
+        assert_eq!(turn(&mut backlog), "shop | next\n");
     }
 
     #[test]

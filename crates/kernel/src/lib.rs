@@ -32,6 +32,20 @@
 //! 8. **Timers are queued per tenant**, a tenant among its parent's timers: ending a tenant takes
 //!    out one entry.
 //!
+//! # Map
+//! | concept | file |
+//! |---|---|
+//! | capability, rights, capability table | `capability`, `table` |
+//! | derivation, delegation and revocation | `revoke`; validity by ancestry: `derivation` |
+//! | allowance of a foreign tenant | `allowance` |
+//! | kernel objects: semaphore, channel, region, timer, task, child tenant | `object`, a file each |
+//! | links that leave a group, for its scrub list | `link` |
+//! | tenants and their executions | `tenant`, `execution`, `exit`; names of both: `id` |
+//! | waiting for an object, and being woken | `wait`, `queue` |
+//! | the order in which timers fire | `deadline` |
+//! | the end of a tenant | `end` |
+//! | system calls, and the errors of refused ones | `syscall`, `refusal`; the state that they act on: `kernel` |
+//!
 //! # Example
 //!
 //! ```

@@ -3,15 +3,17 @@
 use std::io;
 use std::path::PathBuf;
 
+use crate::limits::{KEY_BYTES, VALUE_BYTES};
+
 /// Why an operation was not done. Nothing has changed then.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum StoreError {
     /// The key is longer than [`KEY_BYTES`](crate::KEY_BYTES).
-    #[error("a key has more than 1024 bytes")]
+    #[error("a key has more than {KEY_BYTES} bytes")]
     Key,
     /// The value is longer than [`VALUE_BYTES`](crate::VALUE_BYTES).
-    #[error("a value has more than 65536 bytes")]
+    #[error("a value has more than {VALUE_BYTES} bytes")]
     Value,
     /// The keys and values would come to more than the quota.
     #[error("the quota of the store is exhausted")]

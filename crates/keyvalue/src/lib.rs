@@ -30,8 +30,10 @@
 
 mod error;
 mod file;
+mod limits;
 mod store;
 
 pub use error::{OpenError, StoreError};
 pub use file::{FILE_FACTOR, LEAST_FILE};
-pub use store::{ENTRY_BYTES, KEY_BYTES, Page, Pair, Store, VALUE_BYTES};
+pub use limits::{ENTRY_BYTES, KEY_BYTES, VALUE_BYTES};
+pub use store::{Page, Pair, Store};

@@ -2,6 +2,7 @@
 
 use crate::error::{OpenError, StoreError};
 use crate::file::BoundedFile;
+use crate::limits::{ENTRY_BYTES, KEY_BYTES, VALUE_BYTES};
 use redb::{
     Builder, Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, StorageError,
     Table, TableDefinition, TableError, WriteTransaction,
@@ -10,15 +11,6 @@ use std::fs::{OpenOptions, TryLockError};
 use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
-
-/// The most bytes of a key.
-pub const KEY_BYTES: usize = 1 << 10;
-
-/// The most bytes of a value.
-pub const VALUE_BYTES: usize = 64 << 10;
-
-/// What a pair counts beside its key and its value, bytes.
-pub const ENTRY_BYTES: u64 = 128;
 
 /// Pages of the file in this process' own memory: none, but for those that a transaction writes.
 const CACHE_BYTES: usize = 0;

@@ -208,6 +208,36 @@ int memory_freed(u64 *ctx)
 	return renewed(ctx[1]);
 }
 
+/* The slot of `thread`, if it has one. */
+static __always_inline struct task *slot_of(u32 thread)
+{
+	u32 index = thread % TASKS;
+	struct task *task = bpf_map_lookup_elem(&tasks, &index);
+
+	return task && task->tid == thread ? task : 0;
+}
+
+/* How long a lock is held is the holder's doing: not for how long another task had its processor before it
+ * came to release it. A holder that goes to sleep holds it meanwhile. */
+SEC("tp_btf/sched_switch")
+int switched(u64 *ctx)
+{
+	struct task_struct *from = (void *)ctx[1];
+	struct task_struct *to = (void *)ctx[2];
+	u64 now = bpf_ktime_get_ns();
+	bool runnable = !(u32)ctx[3];
+	struct task *task = slot_of(from->pid);
+
+	if (task)
+		task->preempted_at = runnable ? now : 0;
+	task = slot_of(to->pid);
+	if (task && task->preempted_at) {
+		task->taken_ns += elapsed(task->preempted_at, now, 0);
+		task->preempted_at = 0;
+	}
+	return 0;
+}
+
 SEC("tp_btf/contention_begin")
 int wait_began(u64 *ctx)
 {

@@ -80,8 +80,10 @@ struct task {
 	u32 waiting;
 	u64 mmap_lock;
 	u64 mmap_wait_ns;
-	/* What the programs have taken of the task's time. */
+	/* What the programs have taken of the task's time, and tasks that were given its processor. */
 	u64 taken_ns;
+	/* Since when another task has its processor, though it did not go to sleep; 0 if it has it. */
+	u64 preempted_at;
 	struct held held[HELD];
 	struct wait waits[WAITS];
 };
@@ -126,7 +128,7 @@ static __always_inline int current_workload(void)
 	return -1;
 }
 
-/* The slot of the current task; emptied, if somebody else had it. */
+/* The slot of the current task; emptied, if another task had it. */
 static __always_inline struct task *claim_slot(void)
 {
 	u32 tid = bpf_get_current_pid_tgid();
@@ -138,6 +140,7 @@ static __always_inline struct task *claim_slot(void)
 		task->depth = 0;
 		task->waiting = 0;
 		task->mmap_lock = 0;
+		task->preempted_at = 0;
 	}
 	return task;
 }

@@ -21,7 +21,7 @@ use crate::trace::Trace;
 /// The first bytes of every trace file.
 const MAGIC: [u8; 8] = *b"LOCKSCPE";
 /// Version that this crate writes, and the only one that it reads.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 const HEADER: usize = 24;
 /// As many as a recording can have.
 const WORKLOADS: usize = 16;

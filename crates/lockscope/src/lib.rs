@@ -17,11 +17,25 @@
 //! 5. **One number, in units of what is lost.** [`Score`] is the share of its time that a workload
 //!    loses to the other one, as nines.
 //!
+//! # Map
+//! | concept | file |
+//! |---|---|
+//! | lock primitives, by their functions | `primitive` |
+//! | tracer: probes in the kernel, one record for each lock and call site | `tracer`; its programs are in `bpf/` |
+//! | trace, and its file | `trace`, `format` |
+//! | lock identity: one lock from its initialisation to the end of its object | `sharing` (`Lock`); in the kernel `bpf/object.h` |
+//! | private, shared and incidentally shared locks | `sharing` |
+//! | static analysis: the object and the field that a lock is | `analyze`, `place`; the analyzer is the crate `leasehold-locksite` |
+//! | counts and rates, by object and subsystem | `report`; as a picture: `stacked_bars` |
+//! | platforms of workloads, and their comparison | [`platform`], `compare` |
+//! | a worker beside thrashers | `command/interfere` (of the program) |
+//! | the metric of isolation | `score` |
+//!
 //! # Example
 //! ```
 //! use leasehold_lockscope::{Class, Primitive, Report, Score, Trace, Use, Workload, WorkloadId};
 //!
-//! let workload = |name: &str| Workload { name: name.into(), what: String::new(), ran_ns: 0 };
+//! let workload = |name: &str| Workload { name: name.into(), what: String::new(), ran_ns: 0, own_ns: 0 };
 //! let taken = |workload, lock| Use {
 //!     lock,
 //!     workload: WorkloadId(workload),
@@ -45,11 +59,12 @@
 //! let report = Report::of(&trace);
 //! assert_eq!((report.shared.locks, report.shared.per_second), (1, 2_000.0));
 //! // A lock that moves between two caches a thousand times a second costs a ten-thousandth.
-//! assert!((Score::of(&trace).score - 4.0).abs() < 1e-9);
+//! assert!((Score::of(&trace).score - 4.0).abs() < 1e-3);
 //! ```
 
 #![forbid(unsafe_code)]
 
+mod agreement;
 mod analyze;
 mod compare;
 mod format;
@@ -66,6 +81,7 @@ mod trace;
 #[cfg(feature = "tracer")]
 pub mod tracer;
 
+pub use agreement::{Agreement, Block, Measured, Pair};
 pub use analyze::{AnalyzeError, analyze};
 pub use compare::{Cell, Comparison, Spread};
 pub use format::{Malformed, TraceError, VERSION};

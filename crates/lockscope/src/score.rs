@@ -3,19 +3,24 @@
 //!
 //! # Definition
 //! The *exposure* of a workload to another one is the share of its time that it loses to the
-//! other's use of the locks that they share, in seconds per second. For each shared lock it has
-//! two parts.
+//! other's use of the locks that they share. For each shared lock it loses, per second of its own
+//! work, by:
 //!
-//! *Waiting*: what was measured, or what is to be expected, whichever is more. Expected is how
-//! often the lock is found taken and for how long still: acquisitions per second, times the share
-//! of time that the other one holds it, times the mean of its holds. (An acquisition comes at a
-//! random moment of the other's holds; what then remains of one is as long as a whole one if their
-//! lengths are memoryless, and less if they are even.) Readers do not wait for readers. Measured
-//! waits count in proportion to the other's part of the acquisitions: the rest was waiting for
+//! *Waiting*: how often the lock is found taken and for how long still: acquisitions per second,
+//! times the share of time that the other one holds it, times the mean of its holds. (An acquisition
+//! comes at a random moment of the other's holds; what then remains of one is as long as a whole one
+//! if their lengths are memoryless, and less if they are even.) Readers do not wait for readers.
+//! Where fewer than half of the other's holds were measured, it is the measured waits, if they are
+//! more. They count in proportion to the other's part of the acquisitions: the rest was waiting for
 //! itself.
 //!
 //! *Moving*: a lock that two processors take in turns moves between their caches, wait or no wait,
-//! at most as often as the one takes it that takes it less often; [`MOVE_NS`] each time.
+//! at most as often as the one takes it that takes it less often, for [`Trace::move_ns`] each time, or
+//! [`MOVE_NS`] where that was not measured.
+//!
+//! A second of a workload's own work is one in which it is neither traced nor beside the other one
+//! ([`Workload::own_ns`]); where that was not measured, one in which it does not wait for the other one.
+//! What a workload loses for each such second makes its *slowdown*: 1.5 if it loses half a second.
 //!
 //! The exposure of the pair is the larger one of the two directions, and the **score** is
 //! `-log10` of it: nines of isolation. With a score of 2 a workload loses a hundredth of its time
@@ -30,18 +35,22 @@
 //!   or in a short run. What is expected does not depend on luck.
 //! - It is monotone: a further shared lock, a longer hold, a longer wait or more acquisitions by
 //!   the other one never raise the score. And it is in units of what a user loses, so that it can be compared with
-//!   what `interfere` measures.
+//!   what is measured ([`Agreement`](crate::Agreement)).
 //!
 //! A trace of the contended mode has measured waits only: its score is an upper bound.
 
 use serde::Serialize;
 
 use crate::sharing::{Acquisitions, Lock, Usage, locks};
-use crate::trace::{Mode, Trace};
+use crate::trace::{Mode, Trace, Workload};
 
-/// What it costs to take a lock that another processor took last, in nanoseconds: a cache line
-/// that moves between cores of one socket.
+/// What it costs to take a lock that another processor took last, in nanoseconds, where it was not
+/// measured: a cache line that moves between cores of one socket.
 pub const MOVE_NS: f64 = 100.0;
+
+/// The share of a recording that a workload's own work takes at least: several threads can wait for more than
+/// it lasts.
+const LEAST: f64 = 0.02;
 
 /// The most that a score can be.
 pub const MOST: f64 = 9.0;
@@ -77,9 +86,24 @@ pub struct Exposure {
     pub waiting: f64,
     /// By moving locks between caches.
     pub moving: f64,
+    /// How many times as long as alone it takes for its work beside the other one.
+    pub slowdown: f64,
 }
 
 impl Exposure {
+    fn of(of: &Side<'_>, to: &Side<'_>, costs: &[Cost<'_>]) -> Self {
+        let waiting: f64 = costs.iter().map(|cost| cost.waiting).sum();
+        let moving: f64 = costs.iter().map(|cost| cost.moving).sum();
+        let slowdown = 1.0 + waiting + moving;
+        Self {
+            of: of.name.to_owned(),
+            to: to.name.to_owned(),
+            waiting: waiting / slowdown,
+            moving: moving / slowdown,
+            slowdown,
+        }
+    }
+
     /// Both parts.
     #[must_use]
     pub fn total(&self) -> f64 {
@@ -95,26 +119,24 @@ impl Score {
             .into_iter()
             .filter(|lock| lock.shared)
             .collect();
-        let seconds = (trace.duration_ns as f64 / 1e9).max(1e-9);
-        let named: Vec<_> = (0u8..=u8::MAX).zip(&trace.workloads).collect();
+        let move_ns = trace.move_ns.map_or(MOVE_NS, |ns| ns as f64);
+        let sides: Vec<_> = (0u8..=u8::MAX)
+            .zip(&trace.workloads)
+            .map(|(id, workload)| Side::of(id, workload, &locks, trace))
+            .collect();
         let mut exposures = Vec::new();
         let mut worst = Vec::new();
         let mut most = 0.0;
-        for (one, of) in &named {
-            for (two, to) in named.iter().filter(|(two, _)| two != one) {
-                let costs = locks
+        for of in &sides {
+            for to in sides.iter().filter(|to| to.id != of.id) {
+                let costs: Vec<_> = locks
                     .iter()
-                    .filter_map(|lock| cost(lock, *one, *two, seconds));
-                let costs: Vec<_> = costs.collect();
-                let exposure = Exposure {
-                    of: of.name.clone(),
-                    to: to.name.clone(),
-                    waiting: costs.iter().map(|cost| cost.waiting).sum(),
-                    moving: costs.iter().map(|cost| cost.moving).sum(),
-                };
+                    .filter_map(|lock| cost(lock, of, to, move_ns))
+                    .collect();
+                let exposure = Exposure::of(of, to, &costs);
                 if exposure.total() > most {
                     most = exposure.total();
-                    worst = ranked(&costs);
+                    worst = ranked(&costs, exposure.slowdown);
                 }
                 exposures.push(exposure);
             }
@@ -139,40 +161,75 @@ fn nines(exposure: f64) -> f64 {
     (-exposure.log10()).clamp(0.0, MOST)
 }
 
-/// What one lock costs in one direction.
+/// A workload, and how long it would have taken for its work alone and untraced.
+struct Side<'a> {
+    id: u8,
+    name: &'a str,
+    seconds: f64,
+}
+
+impl<'a> Side<'a> {
+    fn of(id: u8, workload: &'a Workload, shared: &[Lock], trace: &Trace) -> Self {
+        let ran = match workload.ran_ns {
+            0 => trace.duration_ns,
+            ran => ran,
+        } as f64;
+        let waited = shared.iter().filter_map(|lock| {
+            let mine = lock.by.get(&id)?;
+            let all: f64 = lock.by.values().map(|usage| usage.acquired() as f64).sum();
+            let others = all - mine.acquired() as f64;
+            Some(mine.wait_ns as f64 * others / all.max(1.0))
+        });
+        let own = match workload.own_ns {
+            0 => (ran - waited.sum::<f64>()).max(ran * LEAST),
+            own => own as f64,
+        };
+        Self {
+            id,
+            name: &workload.name,
+            seconds: own.max(1.0) / 1e9,
+        }
+    }
+}
+
+/// What one lock costs in one direction, in seconds for each second of the workload alone.
 struct Cost<'a> {
     name: &'a str,
     waiting: f64,
     moving: f64,
 }
 
-fn cost(lock: &Lock, of: u8, to: u8, seconds: f64) -> Option<Cost<'_>> {
-    let (mine, theirs) = (lock.by.get(&of)?, lock.by.get(&to)?);
+fn cost<'a>(lock: &'a Lock, of: &Side<'_>, to: &Side<'_>, move_ns: f64) -> Option<Cost<'a>> {
+    let (mine, theirs) = (lock.by.get(&of.id)?, lock.by.get(&to.id)?);
     let (my, their) = (mine.acquired() as f64, theirs.acquired() as f64);
-    let measured = mine.wait_ns as f64 / 1e9 / seconds * (their / (my + their).max(1.0));
-    let moves = my.min(their) / seconds;
+    let expected = expected(mine, theirs, of.seconds, to.seconds);
+    let measured = mine.wait_ns as f64 / 1e9 / of.seconds * (their / (my + their).max(1.0));
+    let moves = (my / of.seconds).min(their / to.seconds);
     Some(Cost {
         name: &lock.name,
-        waiting: expected(mine, theirs, seconds).max(measured),
-        moving: moves * MOVE_NS / 1e9,
+        waiting: match theirs.held().saturating_mul(2) < theirs.acquired() {
+            true => expected.max(measured),
+            false => expected,
+        },
+        moving: moves * move_ns / 1e9,
     })
 }
 
 /// Seconds per second that `mine` is expected to wait for `theirs`.
-fn expected(mine: &Usage, theirs: &Usage, seconds: f64) -> f64 {
+fn expected(mine: &Usage, theirs: &Usage, my_seconds: f64, their_seconds: f64) -> f64 {
     let wait = |acquired: u64, holds: &Acquisitions| {
         let held = holds.hold_ns as f64 / 1e9;
         let mean = held / (holds.held as f64).max(1.0);
-        acquired as f64 / seconds * (held / seconds).min(1.0) * mean
+        acquired as f64 / my_seconds * (held / their_seconds).min(1.0) * mean
     };
     wait(mine.acquired(), &theirs.exclusive) + wait(mine.exclusive.acquired, &theirs.shared)
 }
 
 /// The ten names that cost most.
-fn ranked(costs: &[Cost<'_>]) -> Vec<(String, f64)> {
+fn ranked(costs: &[Cost<'_>], slowdown: f64) -> Vec<(String, f64)> {
     let mut sums = std::collections::BTreeMap::<&str, f64>::new();
     for cost in costs {
-        *sums.entry(cost.name).or_default() += cost.waiting + cost.moving;
+        *sums.entry(cost.name).or_default() += (cost.waiting + cost.moving) / slowdown;
     }
     let mut ranked: Vec<_> = sums
         .into_iter()

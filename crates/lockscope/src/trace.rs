@@ -30,6 +30,9 @@ pub struct Trace {
     /// What an empty probe cost, in nanoseconds: subtracted from each hold, and from one that others
     /// are nested in, with what these cost, once for each. `None` where it was not measured.
     pub probe_ns: Option<u64>,
+    /// What it costs to write to a cache line that another processor wrote last, in nanoseconds.
+    /// `None` where it was not measured.
+    pub move_ns: Option<u64>,
     /// The functions (or tracepoints) that locks were taken through, in the order of
     /// [`PrimitiveId`].
     pub primitives: Vec<Primitive>,
@@ -114,6 +117,9 @@ pub struct Workload {
     pub what: String,
     /// For how much of the recording it ran, in nanoseconds.
     pub ran_ns: u64,
+    /// How long what it did in that takes when it is neither traced nor beside another one, in nanoseconds;
+    /// 0 if unknown.
+    pub own_ns: u64,
 }
 
 /// What was not seen or not kept, always reported: a count of zero is a claim too.

@@ -14,6 +14,7 @@ fn trace(uses: Vec<Use>) -> Trace {
         name: name.into(),
         what: "true".into(),
         ran_ns: 1,
+        own_ns: 0,
     };
     Trace {
         name: "pipes".into(),

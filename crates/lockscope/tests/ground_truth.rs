@@ -210,7 +210,27 @@ fn a_hold_contains_nothing_of_the_tracer() {
     let (alone, nested) = (held("rwsem"), held("all"));
     assert!(alone < round && nested < round);
     // What the probes take of a round is several times as long as what is held of it.
-    assert!(nested < 1.5 * alone, "{nested} of {alone}");
+    assert!(nested < 1.15 * alone, "{nested} of {alone}");
+}
+
+/// On one processor each task is preempted within a hold now and then, for a time slice of 3 ms; it holds a
+/// directory for some 30 µs.
+#[test]
+#[ignore = "needs such a kernel, and one processor whose load is known: lab/run --deterministic"]
+fn a_hold_contains_nothing_of_a_task_that_preempted_its_holder() {
+    let directory = tempfile::tempdir_in("/dev/shm").expect("a directory");
+    let files = ["a", "b"].map(|name| {
+        let own = directory.path().join(name);
+        fs::create_dir(&own).expect("made");
+        format!("directory {COUNT} {}", own.display())
+    });
+    let more = ["--class", "rwsem", "--rows", "262144"];
+    let trace = record(&files[0], &files[1], &more);
+    for workload in 0..2 {
+        let holds = taken_by(&trace, workload, &["do_unlinkat"]);
+        let longest = holds.iter().map(|used| used.hold_max_ns).max();
+        assert!(longest.is_some_and(|ns| ns < 1_500_000), "{longest:?}");
+    }
 }
 
 /// A task that spins for a lock which another one holds does not hold it yet, also where the kernel does

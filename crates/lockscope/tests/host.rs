@@ -122,6 +122,54 @@ fn a_workload_that_ends_before_it_is_ready_is_named() {
     );
 }
 
+/// A workload that tells of rounds of ten milliseconds.
+const ROUNDS: &str = "echo ready; read line; while :; do sleep 0.01; echo round; done";
+
+#[test]
+fn a_pair_is_measured_beside_each_other_and_beside_a_control() {
+    let _turn = turn();
+    let directory = tempfile::tempdir().expect("a directory");
+    let [trace, result] = ["pair.trace", "pair.json"].map(|name| directory.path().join(name));
+    let output = lockscope()
+        .args(["verify", "--mode", "contended", "--name", "one other"])
+        .args(["--blocks", "2", "--each", "100ms", "--for", "200ms"])
+        .args(["--disturbed", "1"])
+        .args(["--a", ROUNDS, "--b", ROUNDS, "--control", ROUNDS])
+        .arg("--out")
+        .arg(&trace)
+        .arg("--result")
+        .arg(&result)
+        .output()
+        .expect("started");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{error}");
+    let agreement = lockscope()
+        .args(["agreement", "--json", "--held-out", "other"])
+        .arg(&result)
+        .output()
+        .expect("started");
+    let agreement: serde_json::Value = serde_json::from_slice(&agreement.stdout).expect("JSON");
+    // Both directions, each measured; of a sleeper what was measured is near nothing.
+    assert_eq!(agreement["all"]["pairs"], 2, "{agreement}");
+    assert_eq!(agreement["held_out"]["pairs"], 2, "{agreement}");
+    for workload in Trace::read(&trace).expect("a trace").workloads {
+        assert!(workload.own_ns > 0, "{workload:?}");
+    }
+}
+
+#[test]
+fn a_workload_that_runs_alone_first_tells_how_much_work_it_did() {
+    let _turn = turn();
+    let directory = tempfile::tempdir().expect("a directory");
+    let more = ["--when-ready", "--alone", "100ms", "--for", "300ms"];
+    let (trace, _) = record(directory.path(), ROUNDS, ROUNDS, &more);
+    for workload in &trace.workloads {
+        let (own, ran) = (workload.own_ns, workload.ran_ns);
+        // Nothing holds it up but other programs of this machine.
+        assert!(own > ran / 10 && own < 2 * ran, "{workload:?}");
+    }
+}
+
 #[test]
 fn rounds_of_a_worker_are_timed_beside_thrashers() {
     let _turn = turn();

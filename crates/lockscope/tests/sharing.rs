@@ -19,6 +19,7 @@ fn trace(uses: Vec<Use>) -> Trace {
         name: name.into(),
         what: format!("run {name}"),
         ran_ns: SECOND,
+        own_ns: 0,
     };
     let place = |file: &str, object| Place {
         function: "f".into(),
@@ -229,10 +230,37 @@ fn the_score_counts_nines_of_the_time_that_is_lost() {
     ]));
     let a = &score.exposures[0];
     assert_eq!((a.of.as_str(), a.to.as_str()), ("a", "b"));
-    assert!((a.waiting - 1e-3).abs() < 1e-9, "{a:?}");
-    assert!((a.moving - 1e-3).abs() < 1e-9, "{a:?}");
-    assert!((score.score - 2.699).abs() < 1e-3, "{}", score.score);
+    assert!((a.slowdown - 1.002).abs() < 1e-9, "{a:?}");
+    assert!((a.waiting - 1e-3 / 1.002).abs() < 1e-9, "{a:?}");
+    assert!((a.moving - 1e-3 / 1.002).abs() < 1e-9, "{a:?}");
+    assert!((score.score - 2.6998).abs() < 1e-3, "{}", score.score);
     assert!(!score.upper_bound);
+}
+
+#[test]
+fn a_workload_that_the_tracer_held_up_does_its_work_sooner_without_it() {
+    let uses = vec![used(JOURNAL, 0, 10_000), used(JOURNAL, 1, 100_000)];
+    let alone = |own_ns| {
+        let mut trace = trace(uses.clone());
+        for workload in &mut trace.workloads {
+            workload.own_ns = own_ns;
+        }
+        Score::of(&trace).exposures[0].slowdown - 1.0
+    };
+    // Untraced each does as much in half of the time: the lock is held twice as much, and taken twice as
+    // often. It moves twice as often.
+    assert!((alone(SECOND) - 2e-3).abs() < 1e-9);
+    assert!((alone(SECOND / 2) - (4e-3 + 2e-3)).abs() < 1e-9);
+}
+
+#[test]
+fn a_line_costs_what_was_measured_on_the_machine() {
+    let trace = Trace {
+        move_ns: Some(400),
+        ..trace(vec![used(JOURNAL, 0, 10_000), used(JOURNAL, 1, 100_000)])
+    };
+    let a = &Score::of(&trace).exposures[0];
+    assert!((a.moving * a.slowdown - 4e-3).abs() < 1e-9, "{a:?}");
 }
 
 #[test]
@@ -268,7 +296,7 @@ fn a_contended_trace_gives_an_upper_bound() {
     assert!(score.upper_bound);
     // Half of a wait of 1 ms is put down to the other one.
     assert!(
-        (score.exposures[0].waiting - 5e-4).abs() < 1e-12,
+        (score.exposures[0].waiting - 5e-4).abs() < 1e-8,
         "{:?}",
         score.exposures
     );

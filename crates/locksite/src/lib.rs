@@ -17,6 +17,16 @@
 //! 5. **Unknown locks are reported.** An expression that is not understood becomes
 //!    [`Lock::Unknown`], with the reason, and is counted. Where the text chooses between locks at
 //!    run time, the first is named.
+//!
+//! # Map
+//! | concept | file |
+//! |---|---|
+//! | a kernel, its images and its source | `kernel`, `image`, `source` |
+//! | from a call chain to the lock | `resolve`; its result: `site`; where a lock is: `origin` |
+//! | a function: its text, its variables, its debug information | `body`, `scope`, `unit` |
+//! | C, as far as it names locks | `lex`, `cursor`, `expr`, `ctype` |
+//! | macros | `preprocess`, `expand`; those understood by their meaning: `intrinsic` |
+//! | what can go wrong | `error` |
 #![forbid(unsafe_code)]
 
 mod body;

@@ -2,6 +2,7 @@
 
 mod changes;
 mod lives;
+mod orders;
 mod reload;
 mod shown;
 
@@ -23,6 +24,7 @@ use leasehold_cell::{Cell, Program, StartError, Surroundings};
 use leasehold_exchange::Intake;
 use leasehold_front::{Front, Site};
 use leasehold_lease::{ByteSize, Http, LeaseFile, Listener, TenantSpec};
+use orders::{Order, Orders};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -156,6 +158,8 @@ pub struct Supervisor {
     /// A change is being prepared; others wait for it.
     is_changing: bool,
     changes: VecDeque<Request>,
+    /// Orders of operators since the first of them was asked for.
+    orders: Orders,
     snapshot: Option<(Instant, Arc<view::Snapshot>)>,
     /// The ward whose account is asked for next.
     asked: usize,
@@ -199,6 +203,7 @@ impl Supervisor {
             utilization: 0.0,
             is_changing: false,
             changes: VecDeque::new(),
+            orders: Orders::default(),
             snapshot: None,
             asked: 0,
             is_draining: false,
@@ -341,6 +346,7 @@ impl Supervisor {
     pub(crate) fn kill(&mut self, name: &str) -> Result<oneshot::Receiver<End>, Problem> {
         let at = self.at(name)?;
         self.is_operated = true;
+        self.orders.give(name, Order::Stop);
         let ward = &mut self.wards[at];
         ward.desired = Desired::Stopped;
         stop(ward);
@@ -367,6 +373,7 @@ impl Supervisor {
     ) -> Result<view::Tenant, Problem> {
         let at = self.at(name)?;
         self.is_operated = true;
+        self.orders.give(name, Order::Stop);
         let ward = &mut self.wards[at];
         ward.desired = Desired::Stopped;
         stop(ward);
@@ -387,6 +394,7 @@ impl Supervisor {
         self.may_change()?;
         let at = self.at(name)?;
         self.is_operated = true;
+        self.orders.withdraw(name);
         let ward = &mut self.wards[at];
         ward.desired = Desired::Running;
         if ward
@@ -409,6 +417,7 @@ impl Supervisor {
             return false;
         };
         self.is_operated = true;
+        self.orders.give(name, Order::Delete);
         self.wards[at].is_deleted = true;
         self.wards[at].desired = Desired::Stopped;
         self.set_routes();
@@ -431,6 +440,7 @@ impl Supervisor {
         name: String,
         answer: oneshot::Sender<Result<view::Tenant, Problem>>,
     ) {
+        let asked = self.orders.now();
         self.change(move |supervisor| {
             let before = supervisor.at(&name).map(|at| {
                 let ward = &supervisor.wards[at];
@@ -438,7 +448,8 @@ impl Supervisor {
             });
             match before {
                 Ok((spec, table)) => {
-                    supervisor.install(spec, table, EventKind::Replaced, move |result| {
+                    let kind = (asked, EventKind::Replaced);
+                    supervisor.install(spec, table, kind, move |result| {
                         let _ = answer.send(result.map(|(tenant, _)| tenant));
                     })
                 }
@@ -458,6 +469,7 @@ impl Supervisor {
         text: String,
         answer: oneshot::Sender<Result<(view::Tenant, bool), Problem>>,
     ) {
+        let asked = self.orders.now();
         self.change(move |supervisor| match supervisor.parsed(&name, &text) {
             Ok(spec) => {
                 let same = |ward: &&Ward| !ward.is_deleted && *ward.spec == spec;
@@ -466,7 +478,8 @@ impl Supervisor {
                     let _ = answer.send(Ok((ward.view(), false)));
                     return supervisor.changed();
                 }
-                supervisor.install(spec, Some(text), EventKind::Put, move |result| {
+                let kind = (asked, EventKind::Put);
+                supervisor.install(spec, Some(text), kind, move |result| {
                     let _ = answer.send(result);
                 });
             }

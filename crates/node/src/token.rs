@@ -29,7 +29,7 @@ pub enum TokenError {
         source: io::Error,
     },
     /// Others than its owner may read or write the file.
-    #[error("{path}: its mode is {mode:o}, others may use it; allowed is 600", path = path.display())]
+    #[error("{path}: found mode {mode:04o}, which lets others in; allowed: 0600", path = path.display())]
     Open {
         /// The file.
         path: PathBuf,
@@ -38,7 +38,7 @@ pub enum TokenError {
     },
     /// The file has something else.
     #[error(
-        "{path}: its content is no token: {least} to {most} letters, digits, `-`, `_` or `.`",
+        "{path}: found no token; allowed: {least} to {most} letters, digits, `-`, `_` or `.`",
         path = path.display(), least = LENGTHS.start(), most = LENGTHS.end()
     )]
     Content {

@@ -201,9 +201,8 @@ async fn reuse(
         Ok(Ok(response)) => Ok(Reused::Answered(idle, response)),
         Ok(Err(mut failed)) => match failed.take_message() {
             Some(request) => Ok(Reused::Not(Some(request))),
-            None if is_repeatable && failed.error().is_incomplete_message() => {
-                Ok(Reused::Not(None))
-            }
+            // Closed or reset, before a head came: a head that is no HTTP is an answer.
+            None if is_repeatable && !failed.error().is_parse() => Ok(Reused::Not(None)),
             None => Err(response_error(failed.error())),
         },
     }

@@ -4,7 +4,7 @@ mod support;
 
 use leasehold_exchange::{ClientHalf, Failure};
 use leasehold_outgoing::{Options, Outgoing, Trust};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -39,6 +39,25 @@ fn host() -> (u16, Arc<AtomicU32>) {
     (port, connections)
 }
 
+/// A host that answers the first request of each connection, and resets the connection at the second.
+fn resetting_host() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let port = listener.local_addr().expect("an address").port();
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(move || {
+                let mut head = [0; 1024];
+                let _ = stream.read(&mut head);
+                let _ = stream.write_all(b"HTTP/1.1 200 OK\r\ncontent-length: 5000\r\n\r\n");
+                let _ = stream.write_all(&[b'.'; 5000]);
+                // A request that was not read when a socket is closed makes the kernel reset it.
+                while stream.peek(&mut head).is_ok_and(|waits| waits == 0) {}
+            });
+        }
+    });
+    port
+}
+
 fn read(client: &mut ClientHalf) -> Result<usize, Failure> {
     status(client)?;
     let mut bytes = 0;
@@ -68,4 +87,20 @@ fn requests_one_after_the_other_are_sent_on_one_connection() {
     }
     let made = connections.load(Ordering::SeqCst);
     assert!(made < 50, "{made} connections");
+}
+
+#[test]
+fn a_request_that_may_be_sent_twice_is_when_an_idle_connection_is_reset() {
+    let port = resetting_host();
+    let lease = lease(&format!(
+        "allow = [\"http://127.0.0.1:{port}\"], concurrency = 1"
+    ));
+    let trust = Trust::load([&lease]).expect("nothing is read");
+    let outgoing = Outgoing::start(trust, Options::default()).expect("started");
+    let outlet = outgoing.open(&lease).expect("open");
+    for number in 0..50 {
+        let mut client = send(&outlet, &format!("127.0.0.1:{port}"), true);
+        client.finish_body(None);
+        assert_eq!(read(&mut client), Ok(5000), "request {number}");
+    }
 }

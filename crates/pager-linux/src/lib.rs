@@ -39,6 +39,23 @@
 //! System calls that are given addresses of pages that are not mapped fail with `EFAULT`:
 //! [`Paging::touch`] maps a buffer first.
 //!
+//! # Map
+//! | concept | file |
+//! |---|---|
+//! | the door for a cell: reservations, areas, attachments | `paging`; policy and mechanism together: `engine` |
+//! | a fault: the signal, its decision, what cannot be served | `signal`, `fault`, `refusal` |
+//! | the policy's decisions, carried out | `backend`; mapping ahead: `ahead`; calls that neighbours share: `batch` |
+//! | putting pages into page tables, and protecting them | `userfault`; what is in them: `present` |
+//! | areas: their memory, and where they are attached | `memory`, `page_file`, `attached`, `holders` |
+//! | copy on write | `copied` |
+//! | secondary storage: the swap file and its places | `store`, `swap_file`, `slots` |
+//! | frames that are held for the node | `hold` |
+//! | giving addresses back soon, contents later | `detach` |
+//! | the host's own accesses | `host_access` |
+//! | system calls, which tests make fail | `door`; on ranges of addresses: `span` |
+//! | what the kernel offers, and why something is refused | `probe`, `error` |
+//! | what these are made of | `bits` |
+//!
 //! # Example
 //! ```
 //! use leasehold_pager::{Contract, Ending, PAGE, Sharing};

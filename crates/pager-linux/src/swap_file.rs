@@ -27,7 +27,7 @@ pub enum SwapFileError {
     },
     /// Its pages would be in memory, which a swap file is there to save.
     #[error(
-        "swap file {}: found a directory on {found}, which is memory; allowed is one on a file \
+        "swap file {}: found a directory on {found}, which is memory; allowed: one on a file \
          system that keeps its files on a disk",
         path.display()
     )]

@@ -29,6 +29,27 @@
 //! 7. **The baselines are built in.** Reservations without shared-page management, and Linux's
 //!    first-touch rule, can be had per area ([`Sharing`]), to measure against in the same build.
 //!
+//! # Map
+//! | concept | file |
+//! |---|---|
+//! | memory reservation, hard | `reservation`; firm: `firm` |
+//! | Shared-Page Conservation (SPC): ownership of a shared page, and passing it on | `conservation`; conserved-page list: `conserved_pages` |
+//! | Shared-Page Eviction Lock (SPEL) | `eviction_lock` |
+//! | the rule that picks one of them, and what it decides on | `rule`, `usage` |
+//! | baselines: no management, first touch | `plain`, `first_touch` |
+//! | areas, and their attachments to reservations | `area`, `attach`, `attachment` |
+//! | page fault, and mapping ahead of it | `fault`, `ahead`; copy on write: `copy` |
+//! | active and inactive list, ownership list | `lists`; second chance: `second_chance` |
+//! | eviction, and writing out in clusters | `evict`, `swap` |
+//! | pages that their creator keeps | `pin` |
+//! | the end of a reservation, in steps | `end` |
+//! | frames of the node, and which reservation has them | `frame`, `pager`; why a request is refused: `refused` |
+//! | whether reservations fit together | [`admission`] |
+//! | mechanism: page tables, frames, storage | `backend`; in memory, for tests: `memory` |
+//! | the invariant, counted anew | `audit` |
+//! | simulator of periodic tasks | [`simulate`] |
+//! | what these are made of | `table`, `sparse` |
+//!
 //! # Example
 //! ```
 //! use leasehold_pager::{Contract, Fault, MemoryBackend, Pager, Refused, Sharing};
@@ -66,16 +87,17 @@ mod attach;
 mod attachment;
 mod audit;
 mod backend;
-mod conserve;
+mod conservation;
+mod conserved_pages;
 mod copy;
 mod end;
 mod evict;
+mod eviction_lock;
 mod fault;
 mod firm;
 mod first_touch;
 mod frame;
 mod lists;
-mod lock;
 mod memory;
 mod pager;
 mod pin;
@@ -84,7 +106,6 @@ mod refused;
 mod reservation;
 mod rule;
 mod second_chance;
-mod share;
 pub mod simulate;
 mod sparse;
 mod swap;

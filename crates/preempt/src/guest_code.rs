@@ -196,7 +196,7 @@ mod tests {
     /// A program with one function of 16 bytes, 8 bytes into its code.
     fn at(start: usize) -> Arc<dyn GuestProgram> {
         Arc::new(Placed(Bodies {
-            bodies: [start + 8..start + 24].into(),
+            bodies: std::iter::once(start + 8..start + 24).collect(),
             text: start..start + 32,
         }))
     }

@@ -28,6 +28,18 @@
 //! 7. **The baseline is built in.** [`Mode::Individual`] takes objects back one by one, in the
 //!    same build (BRR fig. 7 and fig. 8).
 //!
+//! # Map
+//! | concept | file |
+//! |---|---|
+//! | reclamation budget: charge, carve, refuse | `budget`; its units `nanos`; what a unit of each class costs `cost`, `class` |
+//! | reclamation group, and the reclamation tree of groups | `group` (a record), `groups` (all of a cell) |
+//! | group arena: chunks of one address range | `arena`; where the range comes from `backing` |
+//! | slots and extents: what a group hands out of its chunks | `slots`, `extent` |
+//! | objects and their handles, which go stale | `object`, `handle`, `instance` |
+//! | scrub list | `scrub` |
+//! | bulk reclamation: ending a group in steps | `reclaim`; one by one, the baseline: `individual` |
+//! | accounts: what a group was charged for | `statement`, `tally` |
+//!
 //! # Example
 //! ```
 //! use leasehold_reclaim::{Config, CostModel, Groups, HeapBacking, Mode, Nanos, Refused};

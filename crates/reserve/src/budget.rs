@@ -5,7 +5,7 @@ use crate::config::Order;
 use crate::contract::{Contract, Nanos, Policy};
 use crate::deferrable::Deferrable;
 use crate::id::NEVER;
-use crate::ring::{Ring, Watch};
+use crate::replenishment_queue::{ReplenishmentQueue, Watch};
 use crate::sporadic::Sporadic;
 
 /// The accounts of a server. The replenishment queue of a sporadic server is kept outside and
@@ -19,7 +19,7 @@ pub(crate) enum Budget {
     Unlimited,
 }
 
-/// The slot of a pending replenishment of a policy without a ring.
+/// The slot of a pending replenishment of a policy without a queue.
 const PERIODIC: u32 = 0;
 
 impl Budget {
@@ -33,15 +33,15 @@ impl Budget {
 
     /// Returns whether there is budget at `now`.
     #[inline]
-    pub(crate) fn is_available(&self, ring: &Ring, now: Nanos) -> bool {
-        self.available_at(ring) <= now
+    pub(crate) fn is_available(&self, queue: &ReplenishmentQueue, now: Nanos) -> bool {
+        self.available_at(queue) <= now
     }
 
     /// Returns the instant of the next budget, or an instant since which there is budget.
     #[inline]
-    pub(crate) fn available_at(&self, ring: &Ring) -> Nanos {
+    pub(crate) fn available_at(&self, queue: &ReplenishmentQueue) -> Nanos {
         match self {
-            Budget::Sporadic(_) => ring.head().at,
+            Budget::Sporadic(_) => queue.head().at,
             Budget::Deferrable(deferrable) => deferrable.available_at(),
             Budget::Bandwidth(bandwidth) => bandwidth.available_at(),
             Budget::Unlimited => 0,
@@ -50,9 +50,9 @@ impl Budget {
 
     /// Returns the overrun, which is subtracted from the next replenishment.
     #[inline]
-    pub(crate) fn overrun(&self, ring: &Ring, now: Nanos) -> Nanos {
+    pub(crate) fn overrun(&self, queue: &ReplenishmentQueue, now: Nanos) -> Nanos {
         match self {
-            Budget::Sporadic(sporadic) => sporadic.overrun(ring, now),
+            Budget::Sporadic(sporadic) => sporadic.overrun(queue, now),
             Budget::Deferrable(deferrable) => deferrable.overrun(),
             Budget::Bandwidth(bandwidth) => bandwidth.overrun(),
             Budget::Unlimited => 0,
@@ -62,9 +62,14 @@ impl Budget {
     /// Returns the largest use beyond the replenished budget at any instant of execution from
     /// `from` to `to`.
     #[cold]
-    pub(crate) fn longest_overrun(&self, ring: &Ring, from: Nanos, to: Nanos) -> Nanos {
+    pub(crate) fn longest_overrun(
+        &self,
+        queue: &ReplenishmentQueue,
+        from: Nanos,
+        to: Nanos,
+    ) -> Nanos {
         match self {
-            Budget::Sporadic(sporadic) => sporadic.longest_overrun(ring, from, to),
+            Budget::Sporadic(sporadic) => sporadic.longest_overrun(queue, from, to),
             Budget::Deferrable(deferrable) => deferrable.longest_overrun(from, to),
             Budget::Bandwidth(bandwidth) => bandwidth.longest_overrun(from, to),
             Budget::Unlimited => 0,
@@ -72,9 +77,9 @@ impl Budget {
     }
 
     /// Returns the budget that is available at `now`.
-    pub(crate) fn left(&self, ring: &Ring, now: Nanos) -> Nanos {
+    pub(crate) fn left(&self, queue: &ReplenishmentQueue, now: Nanos) -> Nanos {
         match self {
-            Budget::Sporadic(sporadic) => sporadic.left(ring, now),
+            Budget::Sporadic(sporadic) => sporadic.left(queue, now),
             Budget::Deferrable(deferrable) => deferrable.left(now),
             Budget::Bandwidth(bandwidth) => bandwidth.left(),
             Budget::Unlimited => NEVER,
@@ -86,14 +91,14 @@ impl Budget {
     #[inline]
     pub(crate) fn charge(
         &mut self,
-        ring: &mut Ring,
+        queue: &mut ReplenishmentQueue,
         (from, to): (Nanos, Nanos),
         now: Nanos,
         watch: &mut Watch<'_>,
     ) -> u64 {
         match self {
             Budget::Sporadic(sporadic) => {
-                sporadic.charge(ring, to - from, watch);
+                sporadic.charge(queue, to - from, watch);
                 0
             }
             Budget::Deferrable(deferrable) => {
@@ -117,7 +122,7 @@ impl Budget {
     #[inline]
     pub(crate) fn charge_more(
         &mut self,
-        ring: &mut Ring,
+        queue: &mut ReplenishmentQueue,
         time: Nanos,
         now: Nanos,
         watch: &mut Watch<'_>,
@@ -127,15 +132,20 @@ impl Budget {
                 deferrable.charge_more(time);
                 0
             }
-            _ => self.charge(ring, (now, now + time), now, watch),
+            _ => self.charge(queue, (now, now + time), now, watch),
         }
     }
 
     /// Suspends the server, which has nothing to run.
     #[inline]
-    pub(crate) fn suspend(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) {
+    pub(crate) fn suspend(
+        &mut self,
+        queue: &mut ReplenishmentQueue,
+        now: Nanos,
+        watch: &mut Watch<'_>,
+    ) {
         if let Budget::Sporadic(sporadic) = self {
-            sporadic.suspend(ring, now, watch);
+            sporadic.suspend(queue, now, watch);
         }
     }
 
@@ -144,14 +154,14 @@ impl Budget {
     #[inline]
     pub(crate) fn resume(
         &mut self,
-        ring: &mut Ring,
+        queue: &mut ReplenishmentQueue,
         at: Nanos,
         now: Nanos,
         watch: &mut Watch<'_>,
     ) -> u64 {
         match self {
-            Budget::Sporadic(sporadic) => u64::from(sporadic.resume(ring, at, now, watch)),
-            Budget::Deferrable(_) => self.replenish(ring, now, watch),
+            Budget::Sporadic(sporadic) => u64::from(sporadic.resume(queue, at, now, watch)),
+            Budget::Deferrable(_) => self.replenish(queue, now, watch),
             Budget::Bandwidth(bandwidth) => {
                 let replenished = bandwidth.resume(at, now);
                 watch_throttled(bandwidth, now, watch);
@@ -163,9 +173,14 @@ impl Budget {
 
     /// Processes the replenishments that are due; returns how many.
     #[inline]
-    pub(crate) fn replenish(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) -> u64 {
+    pub(crate) fn replenish(
+        &mut self,
+        queue: &mut ReplenishmentQueue,
+        now: Nanos,
+        watch: &mut Watch<'_>,
+    ) -> u64 {
         match self {
-            Budget::Sporadic(sporadic) => u64::from(sporadic.replenish(ring, now, watch)),
+            Budget::Sporadic(sporadic) => u64::from(sporadic.replenish(queue, now, watch)),
             Budget::Deferrable(deferrable) => {
                 let passed = deferrable.roll(now);
                 // Also when none passed: the timer of one that had been caught up with was spent.
@@ -183,10 +198,15 @@ impl Budget {
 
     /// Records that the timer of a replenishment fired without ending a depletion. Sporadic servers
     /// ignore it: due replenishments are found when they are used.
-    pub(crate) fn note_due(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) -> u64 {
+    pub(crate) fn note_due(
+        &mut self,
+        queue: &mut ReplenishmentQueue,
+        now: Nanos,
+        watch: &mut Watch<'_>,
+    ) -> u64 {
         match self {
             Budget::Sporadic(_) => 1,
-            _ => self.replenish(ring, now, watch),
+            _ => self.replenish(queue, now, watch),
         }
     }
 
@@ -212,13 +232,13 @@ impl Budget {
     /// Watches every pending replenishment, including due ones if the server still waits for them.
     pub(crate) fn watch_all(
         &self,
-        ring: &Ring,
+        queue: &ReplenishmentQueue,
         now: Nanos,
         is_depleted: bool,
         watch: &mut Watch<'_>,
     ) {
         match self {
-            Budget::Sporadic(_) => ring.watch_all(now, is_depleted, watch),
+            Budget::Sporadic(_) => queue.watch_all(now, is_depleted, watch),
             Budget::Deferrable(deferrable) => {
                 watch.pending(PERIODIC, deferrable.boundary_after(now));
             }
@@ -245,10 +265,15 @@ impl Budget {
     /// would find budget and switch to no server (SPR §III-B). The time used meanwhile is an
     /// overrun, as it would be during the interrupt.
     #[inline]
-    pub(crate) fn depletion(&self, ring: &Ring, now: Nanos, interrupt: Nanos) -> Nanos {
+    pub(crate) fn depletion(
+        &self,
+        queue: &ReplenishmentQueue,
+        now: Nanos,
+        interrupt: Nanos,
+    ) -> Nanos {
         match self {
             // Everything `interrupt` later: then what comes due by its end is there.
-            Budget::Sporadic(sporadic) => match sporadic.depletion(ring, now + interrupt) {
+            Budget::Sporadic(sporadic) => match sporadic.depletion(queue, now + interrupt) {
                 NEVER => NEVER,
                 end => end - interrupt,
             },

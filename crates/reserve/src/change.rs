@@ -25,7 +25,7 @@ use crate::config::Order;
 use crate::contract::{Contract, Nanos, Policy};
 use crate::deferrable::Deferrable;
 use crate::id::{NEVER, Refused, ServerId};
-use crate::ring::{Replenishment, Ring, Watch};
+use crate::replenishment_queue::{Replenishment, ReplenishmentQueue, Watch};
 use crate::scheduler::Scheduler;
 use crate::server::State;
 use crate::sporadic::Sporadic;
@@ -57,19 +57,19 @@ impl Scheduler {
         self.account(now);
         let now = self.billing.now();
         self.withdraw(index);
-        let ring = &mut self.rings[index as usize];
+        let queue = &mut self.replenishments[index as usize];
         let server = self.servers.at_mut(index);
-        server.budget = changed(&server.budget, ring, contract, self.config.order, now);
+        server.budget = changed(&server.budget, queue, contract, self.config.order, now);
         server.urgency = Urgency::of_priority(contract.priority());
         server.set_contract(contract);
         if let Some(timers) = &mut self.timers {
             timers.cancel_replenishments(index);
         }
-        let ring = &self.rings[index as usize];
+        let queue = &self.replenishments[index as usize];
         let is_depleted = server.state == State::Depleted;
         server
             .budget
-            .watch_all(ring, now, is_depleted, &mut watch(&mut self.timers, index));
+            .watch_all(queue, now, is_depleted, &mut watch(&mut self.timers, index));
         self.reinstate(index);
         Ok(())
     }
@@ -78,7 +78,7 @@ impl Scheduler {
 /// The accounts of a server under a new contract.
 fn changed(
     budget: &Budget,
-    ring: &mut Ring,
+    queue: &mut ReplenishmentQueue,
     contract: &Contract,
     order: Order,
     now: Nanos,
@@ -90,54 +90,55 @@ fn changed(
             Budget::Bandwidth(Bandwidth::changed(old, contract, now))
         }
         (_, Policy::Sporadic, Budget::Sporadic(old)) => {
-            Budget::Sporadic(old.changed(ring, contract, now))
+            Budget::Sporadic(old.changed(queue, contract, now))
         }
         (_, Policy::Deferrable, Budget::Deferrable(old)) => {
             Budget::Deferrable(old.changed(contract, now))
         }
         (_, Policy::Sporadic, old) => {
             // The unused budget stays, the rest is pending.
-            let left = old.left(ring, now).min(contract.budget());
-            let overrun = old.overrun(ring, now);
+            let left = old.left(queue, now).min(contract.budget());
+            let overrun = old.overrun(queue, now);
             let parts = [
                 (now, left),
                 (now + contract.period(), contract.budget() - left),
             ];
             let parts = parts.map(|(at, amount)| Replenishment { at, amount });
             let capacity = contract.replenishments();
-            *ring = Ring::of(capacity, parts.into_iter().filter(|part| part.amount > 0));
+            *queue =
+                ReplenishmentQueue::of(capacity, parts.into_iter().filter(|part| part.amount > 0));
             let mut sporadic = Sporadic::new(contract);
-            sporadic.charge(ring, overrun, &mut Watch::Nothing);
+            sporadic.charge(queue, overrun, &mut Watch::Nothing);
             Budget::Sporadic(sporadic)
         }
         (_, Policy::Deferrable, old) => {
-            let left = old.left(ring, now).min(contract.budget());
-            let used = contract.budget() - left + old.overrun(ring, now);
+            let left = old.left(queue, now).min(contract.budget());
+            let used = contract.budget() - left + old.overrun(queue, now);
             Budget::Deferrable(Deferrable::with(contract, used, now + contract.period()))
         }
     }
 }
 
 impl Sporadic {
-    fn changed(&self, ring: &mut Ring, contract: &Contract, now: Nanos) -> Self {
+    fn changed(&self, queue: &mut ReplenishmentQueue, contract: &Contract, now: Nanos) -> Self {
         let mut old = *self;
         // The used part of the head is pending as of now.
-        old.suspend(ring, now, &mut Watch::Nothing);
-        let keep = contract.budget().min(ring.total());
+        old.suspend(queue, now, &mut Watch::Nothing);
+        let keep = contract.budget().min(queue.total());
         // If only the number of entries changes, a replenishment later than a period from now was
         // an overrun, and stays one: merged with an earlier one it would defer that.
-        let same = contract.budget() == ring.total() && contract.period() == old.period();
-        let latest = match same && contract.replenishments() < ring.len() {
+        let same = contract.budget() == queue.total() && contract.period() == old.period();
+        let latest = match same && contract.replenishments() < queue.len() {
             true => now + old.period(),
             false => NEVER,
         };
         let mut overrun = old.used();
         let added = Replenishment {
-            at: ring.last().at.max(now + contract.period()),
+            at: queue.last().at.max(now + contract.period()),
             amount: contract.budget() - keep,
         };
         let mut room = keep;
-        let kept = ring.entries().map(|entry| {
+        let kept = queue.entries().map(|entry| {
             let amount = entry.amount.min(room);
             room -= amount;
             if entry.at > latest {
@@ -149,11 +150,11 @@ impl Sporadic {
             }
         });
         let parts = kept.chain([added]).filter(|entry| entry.amount > 0);
-        let renewed = Ring::of(contract.replenishments(), parts);
-        *ring = renewed;
+        let renewed = ReplenishmentQueue::of(contract.replenishments(), parts);
+        *queue = renewed;
         let mut new = Sporadic::new(contract);
         // An overrun may be more than the new head.
-        new.charge(ring, overrun, &mut Watch::Nothing);
+        new.charge(queue, overrun, &mut Watch::Nothing);
         new
     }
 }

@@ -15,13 +15,13 @@ impl Scheduler {
         let previous = self.current;
         if let Some(previous) = previous {
             self.note_timer(previous);
-            self.end_turn(previous);
+            self.end_slice(previous);
         }
         while let Some((at, timer)) = self.pop_timer() {
             self.process_timer(at, timer, &mut decision);
         }
         let next = self.most_urgent();
-        let next = self.begin_turn(next);
+        let next = self.begin_fresh_slice(next);
         self.dispatch(previous, next, &mut decision);
         self.arm_eagerly(next, &mut decision);
         decision.touched = self.servers.touched();
@@ -59,8 +59,8 @@ impl Scheduler {
     /// timer is set later.
     fn process_replenishment(&mut self, index: Index) -> u64 {
         let server = self.servers.at(index);
-        let ring = &self.rings[index as usize];
-        let is_available = server.budget.is_available(ring, self.billing.now());
+        let queue = &self.replenishments[index as usize];
+        let is_available = server.budget.is_available(queue, self.billing.now());
         match server.state {
             State::Depleted if is_available => self.replenish(index),
             _ => self.note_due(index),
@@ -85,7 +85,9 @@ impl Scheduler {
         let mut armed = self.timers.as_ref().map_or(NEVER, Timers::earliest);
         if let Some(index) = next {
             let server = self.servers.at(index);
-            let left = server.budget.left(&self.rings[index as usize], now);
+            let left = server
+                .budget
+                .left(&self.replenishments[index as usize], now);
             armed = armed
                 .min(now.saturating_add(left))
                 .min(self.turn_end(index));

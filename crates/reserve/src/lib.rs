@@ -26,6 +26,24 @@
 //! 7. **The baseline is built in.** [`Shielding::Eager`] handles timeouts the way that the
 //!    attacks exploit, in the same build (SPR §III-A, §V).
 //!
+//! # Map
+//! | concept | file |
+//! |---|---|
+//! | the contract `(b, p, σ, η)` of a server | `contract`; changing it: `change` |
+//! | server: its record, its states, and its tasks | `server`, `transitions`, `tasks`, `id` |
+//! | sporadic, deferrable, constant-bandwidth and background server | `sporadic`, `deferrable`, `bandwidth`, `background` |
+//! | budget and overrun, whatever the policy | `budget`; of one sporadic server alone: `account` |
+//! | replenishments: the queue, and its batches | `replenishment_queue`; early ones: `sporadic` (`depletion`) |
+//! | shielded scheduling: pruned and deferred timeouts, non-preemptive regions | `shielded`, `transitions` (`set_blocked_timeout`), `dispatch` |
+//! | eager scheduling, the baseline | `eager`, `timers` |
+//! | runqueue and timer queues | `runqueue`, `timeouts`; by deadlines: `deadlines`; both behind `ready`, ordered by `urgency` |
+//! | which server pays for interrupt, dispatch and preemption | `billing` |
+//! | time slices of tasks and of background servers | `time_slices` |
+//! | the scheduler: events in, decisions out | `scheduler`, `decision`, `config`; what a server got: `supply` |
+//! | admission test: request bounds, response times, overhead | [`admission`], a file each |
+//! | simulator in virtual time | [`simulate`] |
+//! | what these are made of | `heaps`, `lists`, `random`; the count of touched reservations: `touched` |
+//!
 //! # Example
 //! ```
 //! use leasehold_reserve::{Config, Contract, Order, Priority, Scheduler, Shielding};
@@ -77,7 +95,7 @@ mod id;
 mod lists;
 mod random;
 mod ready;
-mod ring;
+mod replenishment_queue;
 mod runqueue;
 mod scheduler;
 mod server;
@@ -86,12 +104,12 @@ pub mod simulate;
 mod sporadic;
 mod supply;
 mod tasks;
+mod time_slices;
 mod timeouts;
 mod timers;
 #[cfg(feature = "touched")]
 mod touched;
 mod transitions;
-mod turns;
 mod urgency;
 
 pub use account::SporadicAccount;
@@ -101,7 +119,7 @@ pub use contract::{
 };
 pub use decision::Decision;
 pub use id::{Refused, ServerId, TaskId};
-pub use ring::Replenishment;
+pub use replenishment_queue::Replenishment;
 pub use scheduler::Scheduler;
 pub use server::State;
 pub use supply::Supply;

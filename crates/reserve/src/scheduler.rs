@@ -10,7 +10,7 @@ use crate::contract::{Contract, INSTANT_MAX, Nanos, PERIOD_MAX};
 use crate::decision::Decision;
 use crate::id::{Index, NEVER, Refused, ServerId, TaskId};
 use crate::ready::{Pending, Ready};
-use crate::ring::{Replenishment, Ring};
+use crate::replenishment_queue::{Replenishment, ReplenishmentQueue};
 use crate::server::{Server, Servers, State};
 use crate::supply::Supply;
 use crate::tasks::Tasks;
@@ -31,7 +31,7 @@ pub struct Scheduler {
     pub(crate) config: Config,
     pub(crate) servers: Servers,
     /// The replenishment queues, by the places of their servers.
-    pub(crate) rings: Vec<Ring>,
+    pub(crate) replenishments: Vec<ReplenishmentQueue>,
     pub(crate) tasks: Tasks,
     pub(crate) ready: Ready,
     pub(crate) pending: Pending,
@@ -58,7 +58,9 @@ impl Scheduler {
         Scheduler {
             config,
             servers: Servers::new(servers),
-            rings: (0..servers).map(|_| Ring::new(1, 0, 1)).collect(),
+            replenishments: (0..servers)
+                .map(|_| ReplenishmentQueue::new(1, 0, 1))
+                .collect(),
             tasks: Tasks::new(servers, tasks),
             ready: Ready::new(order, servers),
             pending: Pending::new(order, servers, seed),
@@ -101,14 +103,15 @@ impl Scheduler {
     pub fn add_server(&mut self, contract: &Contract, now: Nanos) -> Result<ServerId, Refused> {
         let now = now.clamp(self.billing.now(), INSTANT_MAX);
         let id = self.servers.add()?;
-        self.rings[id.index()] = Ring::new(contract.replenishments(), now, contract.budget());
+        self.replenishments[id.index()] =
+            ReplenishmentQueue::new(contract.replenishments(), now, contract.budget());
         let server = self.servers.at_mut(id.index);
         server.budget = Budget::new(contract, self.config.order, now);
         server.urgency = Urgency::of_priority(contract.priority());
         server.set_contract(contract);
         let watch = &mut watch(&mut self.timers, id.index);
-        let ring = &self.rings[id.index()];
-        server.budget.watch_all(ring, now, false, watch);
+        let queue = &self.replenishments[id.index()];
+        server.budget.watch_all(queue, now, false, watch);
         Ok(id)
     }
 
@@ -232,7 +235,9 @@ impl Scheduler {
             Some(deadline) => Urgency::of_deadline(deadline),
             None => server.urgency,
         };
-        let has_budget = server.budget.is_available(&self.rings[index as usize], now);
+        let has_budget = server
+            .budget
+            .is_available(&self.replenishments[index as usize], now);
         let is_waited_for = self
             .ready
             .first()
@@ -261,7 +266,7 @@ impl Scheduler {
             State::Blocked => self.set_blocked_timeout(server),
             _ => {
                 self.suspend(server);
-                self.give_up_turn(server);
+                self.give_up_slice(server);
             }
         }
         Ok(())
@@ -358,7 +363,7 @@ impl Scheduler {
         let now = self.billing.now();
         let due = server
             .budget
-            .left(&self.rings[id.index()], server.timeout.min(now));
+            .left(&self.replenishments[id.index()], server.timeout.min(now));
         Ok(Supply {
             misses: server.supply.misses + server.missed_until(now, due),
             ..server.supply
@@ -381,7 +386,7 @@ impl Scheduler {
     /// [`Refused::Stale`] if it has been removed.
     pub fn budget_left(&self, id: ServerId, now: Nanos) -> Result<Nanos, Refused> {
         let server = self.server(id)?;
-        let left = server.budget.left(&self.rings[id.index()], now);
+        let left = server.budget.left(&self.replenishments[id.index()], now);
         let ran = match self.current {
             Some(current) if current == id.index => now
                 .max(self.billing.now())
@@ -408,7 +413,7 @@ impl Scheduler {
         let server = self.server(id)?;
         Ok(server
             .budget
-            .overrun(&self.rings[id.index()], self.billing.now()))
+            .overrun(&self.replenishments[id.index()], self.billing.now()))
     }
 
     /// Returns the replenishment queue of a sporadic server, earliest first: amounts and the
@@ -422,7 +427,7 @@ impl Scheduler {
         id: ServerId,
     ) -> Result<impl Iterator<Item = Replenishment>, Refused> {
         let is_sporadic = matches!(self.server(id)?.budget, Budget::Sporadic(_));
-        let entries = self.rings[id.index()].entries();
+        let entries = self.replenishments[id.index()].entries();
         Ok(entries.filter(move |_| is_sporadic))
     }
 

@@ -32,10 +32,10 @@ pub(crate) struct Server {
     pub(crate) urgency: Urgency,
     /// The instant at which it may become ready; `NEVER` if no time does (SPR §IV-A, `τ.timeout`).
     pub(crate) timeout: Nanos,
-    /// How long its first task has run in this turn.
-    pub(crate) turn: Nanos,
-    /// How long all tasks of a background server have run in its turn among the others.
-    pub(crate) turn_of_all: Nanos,
+    /// How long its first task has run in this time slice.
+    pub(crate) slice_used: Nanos,
+    /// How long all tasks of a background server have run in its time slice among the others.
+    pub(crate) slice_used_by_all: Nanos,
     /// The time of helper threads for a background server that has not shortened a slice yet.
     pub(crate) slice_debt: Nanos,
     /// How long a task runs while another is ready; `NEVER`: until it blocks.
@@ -70,8 +70,8 @@ impl Server {
             dispatched: 0,
             nonpreemptive: 0,
             slice: NEVER,
-            turn: 0,
-            turn_of_all: 0,
+            slice_used: 0,
+            slice_used_by_all: 0,
             slice_debt: 0,
             is_background: true,
             is_preempted: false,
@@ -140,28 +140,28 @@ impl Server {
 
     /// Returns whether its first task has used up a time slice.
     #[inline]
-    pub(crate) const fn has_used_turn(&self) -> bool {
-        self.turn >= self.slice
+    pub(crate) const fn has_used_slice(&self) -> bool {
+        self.slice_used >= self.slice
     }
 
     /// Returns whether a background server has used up its time slice among the others.
     #[inline]
-    pub(crate) const fn have_all_used_turn(&self) -> bool {
-        self.is_background && self.turn_of_all >= self.slice
+    pub(crate) const fn have_all_used_slice(&self) -> bool {
+        self.is_background && self.slice_used_by_all >= self.slice
     }
 
     /// Shortens a background server's new slice by the time of helper threads for it: by seven
     /// eighths at the most, so that the server always progresses.
     #[inline]
     pub(crate) const fn begin_slice(&mut self) {
-        if self.slice_debt > 0 && self.turn_of_all == 0 {
+        if self.slice_debt > 0 && self.slice_used_by_all == 0 {
             let most = self.slice - self.slice.div_ceil(8);
-            self.turn_of_all = if self.slice_debt < most {
+            self.slice_used_by_all = if self.slice_debt < most {
                 self.slice_debt
             } else {
                 most
             };
-            self.slice_debt -= self.turn_of_all;
+            self.slice_debt -= self.slice_used_by_all;
         }
     }
 

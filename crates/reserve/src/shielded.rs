@@ -23,10 +23,10 @@ impl Scheduler {
         let previous = self.current;
         if let Some(previous) = previous {
             self.note_timer(previous);
-            self.end_turn(previous);
+            self.end_slice(previous);
         }
         let next = self.select(&mut decision);
-        let next = self.begin_turn(next);
+        let next = self.begin_fresh_slice(next);
         // An interrupt for another server is a dispatch of that server, never the resumption of a
         // preempted one.
         if interrupt == 0 {
@@ -138,8 +138,8 @@ impl Scheduler {
         let server = self.servers.at(index);
         let since = self.billing.charged_since();
         let interrupt = self.billing.interrupt();
-        let ring = &self.rings[index as usize];
-        let end = server.budget.depletion(ring, since, interrupt);
+        let queue = &self.replenishments[index as usize];
+        let end = server.budget.depletion(queue, since, interrupt);
         match (server.budget.deadline(), server.contract()) {
             (Some(deadline), Some(contract)) if end.saturating_add(interrupt) >= deadline => {
                 self.depletion_beyond(index, contract, end, deadline)

@@ -2,7 +2,7 @@
 
 use crate::contract::{Contract, Nanos};
 use crate::id::NEVER;
-use crate::ring::{Ring, Watch};
+use crate::replenishment_queue::{ReplenishmentQueue, Watch};
 
 /// The part of a sporadic server that is not in its replenishment queue.
 ///
@@ -34,21 +34,26 @@ impl Sporadic {
     }
 
     /// Returns the overrun.
-    pub(crate) const fn overrun(&self, ring: &Ring, now: Nanos) -> Nanos {
-        if ring.head().at > now { self.used } else { 0 }
+    pub(crate) const fn overrun(&self, queue: &ReplenishmentQueue, now: Nanos) -> Nanos {
+        if queue.head().at > now { self.used } else { 0 }
     }
 
     /// Returns the largest use beyond the replenished budget at any instant of execution from
     /// `from` to `to`: just before an entry becomes due, or at the end. A used entry is replenished
     /// every period from its time on.
-    pub(crate) fn longest_overrun(&self, ring: &Ring, from: Nanos, to: Nanos) -> Nanos {
+    pub(crate) fn longest_overrun(
+        &self,
+        queue: &ReplenishmentQueue,
+        from: Nanos,
+        to: Nanos,
+    ) -> Nanos {
         let used = |at: Nanos| self.used + (at - from);
         let (mut longest, mut before, mut back) = (0, 0, 0);
-        for entry in ring.entries() {
+        for entry in queue.entries() {
             if let Some(rounds) = to.checked_sub(entry.at).map(|time| time / self.period) {
                 let at = entry.at + rounds * self.period;
                 if at > from {
-                    let back = (rounds * ring.total()).saturating_add(before);
+                    let back = (rounds * queue.total()).saturating_add(before);
                     longest = longest.max(used(at).saturating_sub(back));
                 }
                 back += (rounds + 1).saturating_mul(entry.amount);
@@ -59,8 +64,9 @@ impl Sporadic {
     }
 
     /// Returns the available budget.
-    pub(crate) fn left(&self, ring: &Ring, now: Nanos) -> Nanos {
-        ring.entries()
+    pub(crate) fn left(&self, queue: &ReplenishmentQueue, now: Nanos) -> Nanos {
+        queue
+            .entries()
             .take_while(|entry| entry.at <= now)
             .map(|entry| entry.amount)
             .sum::<Nanos>()
@@ -68,19 +74,24 @@ impl Sporadic {
     }
 
     /// Accounts for `ran` nanoseconds of execution (SPR Alg. 1 lines 1 to 4): depleted heads are
-    /// replenished one period after their own time. At most one round over the ring for any `ran`:
+    /// replenished one period after their own time. At most one round over the queue for any `ran`:
     /// whole rounds defer every entry by a period each.
     #[inline]
-    pub(crate) fn charge(&mut self, ring: &mut Ring, ran: Nanos, watch: &mut Watch<'_>) {
+    pub(crate) fn charge(
+        &mut self,
+        queue: &mut ReplenishmentQueue,
+        ran: Nanos,
+        watch: &mut Watch<'_>,
+    ) {
         self.used += ran;
-        if self.used >= ring.total() {
-            let rounds = self.used / ring.total();
-            self.used -= rounds * ring.total();
-            ring.delay_all(rounds.saturating_mul(self.period), watch);
+        if self.used >= queue.total() {
+            let rounds = self.used / queue.total();
+            self.used -= rounds * queue.total();
+            queue.delay_all(rounds.saturating_mul(self.period), watch);
         }
-        while ring.head().amount <= self.used {
-            self.used -= ring.head().amount;
-            ring.recycle_head(ring.head().at.saturating_add(self.period), watch);
+        while queue.head().amount <= self.used {
+            self.used -= queue.head().amount;
+            queue.recycle_head(queue.head().at.saturating_add(self.period), watch);
         }
     }
 
@@ -88,10 +99,15 @@ impl Sporadic {
     /// after it was first available; the rest stays (SPR Alg. 1 lines 10 to 13). An overrun stays
     /// too.
     #[inline]
-    pub(crate) fn suspend(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) {
-        let head = ring.head();
+    pub(crate) fn suspend(
+        &mut self,
+        queue: &mut ReplenishmentQueue,
+        now: Nanos,
+        watch: &mut Watch<'_>,
+    ) {
+        let head = queue.head();
         if self.used > 0 && head.at <= now {
-            ring.split_head(self.used, head.at.saturating_add(self.period), watch);
+            queue.split_head(self.used, head.at.saturating_add(self.period), watch);
             self.used = 0;
         }
     }
@@ -107,18 +123,18 @@ impl Sporadic {
     #[inline]
     pub(crate) fn resume(
         &mut self,
-        ring: &mut Ring,
+        queue: &mut ReplenishmentQueue,
         at: Nanos,
         now: Nanos,
         watch: &mut Watch<'_>,
     ) -> u32 {
-        if at >= ring.head().at.saturating_add(self.period) {
+        if at >= queue.head().at.saturating_add(self.period) {
             self.used = 0;
         }
-        let merged = ring.merge_due(now, watch);
-        let head = ring.head().at;
+        let merged = queue.merge_due(now, watch);
+        let head = queue.head().at;
         if head <= now {
-            ring.delay_head(at.min(now).max(head));
+            queue.delay_head(at.min(now).max(head));
         }
         merged
     }
@@ -126,9 +142,14 @@ impl Sporadic {
     /// Replenishes a depleted server (SPR Alg. 3 lines 1 to 3; line 5 has no effect then). Returns
     /// how many entries became due, including the head.
     #[inline]
-    pub(crate) fn replenish(&mut self, ring: &mut Ring, now: Nanos, watch: &mut Watch<'_>) -> u32 {
+    pub(crate) fn replenish(
+        &mut self,
+        queue: &mut ReplenishmentQueue,
+        now: Nanos,
+        watch: &mut Watch<'_>,
+    ) -> u32 {
         // The head has come due, and what is merged into it.
-        1 + ring.merge_due(now, watch)
+        1 + queue.merge_due(now, watch)
     }
 
     /// Returns the instant of depletion if the server runs from now on, with all replenishments
@@ -136,31 +157,31 @@ impl Sporadic {
     ///
     /// The paper stops at the end of the queue. A server that was delayed long enough consumes
     /// replenishments of its own present execution: the walk continues with these, so that no timer
-    /// fires in between. At most three rounds over the ring.
-    pub(crate) fn depletion(&self, ring: &Ring, now: Nanos) -> Nanos {
-        let mut end = now + (ring.head().amount - self.used);
-        for i in 1..ring.len() {
-            let entry = ring.entry(i);
+    /// fires in between. At most three rounds over the queue.
+    pub(crate) fn depletion(&self, queue: &ReplenishmentQueue, now: Nanos) -> Nanos {
+        let mut end = now + (queue.head().amount - self.used);
+        for i in 1..queue.len() {
+            let entry = queue.entry(i);
             if end < entry.at {
                 return end;
             }
             end += entry.amount;
         }
-        if end < ring.head().at.saturating_add(self.period) {
+        if end < queue.head().at.saturating_add(self.period) {
             return end;
         }
-        self.depletion_beyond(ring, end)
+        self.depletion_beyond(queue, end)
     }
 
     /// The same from `end` on, when all entries were used once and the first is due again.
     #[cold]
-    fn depletion_beyond(&self, ring: &Ring, mut end: Nanos) -> Nanos {
+    fn depletion_beyond(&self, queue: &ReplenishmentQueue, mut end: Nanos) -> Nanos {
         // A round takes `total` and puts every entry off by `period`: how many rounds until one
         // entry is no longer due when its turn comes?
-        let gap = self.period - ring.total();
+        let gap = self.period - queue.total();
         let mut rounds = NEVER;
         let mut turn = end;
-        for entry in ring.entries() {
+        for entry in queue.entries() {
             let due = entry.at.saturating_add(self.period);
             if turn < due {
                 rounds = 0;
@@ -177,8 +198,8 @@ impl Sporadic {
         if rounds == NEVER {
             return NEVER;
         }
-        end = end.saturating_add(rounds.saturating_mul(ring.total()));
-        for entry in ring.entries() {
+        end = end.saturating_add(rounds.saturating_mul(queue.total()));
+        for entry in queue.entries() {
             if end
                 < entry
                     .at

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::contract::Nanos;
 use crate::id::{Index, NEVER, NOWHERE};
-use crate::ring::SLOTS;
+use crate::replenishment_queue::SLOTS;
 
 const ARITY: usize = 4;
 

@@ -4,7 +4,7 @@
 use crate::billing::Bill;
 use crate::contract::Nanos;
 use crate::id::{Index, NEVER};
-use crate::ring::Watch;
+use crate::replenishment_queue::Watch;
 use crate::scheduler::Scheduler;
 use crate::server::State;
 use crate::timers::Timers;
@@ -51,24 +51,24 @@ impl Scheduler {
             Bill::Charged(from, to) => (from, to),
         };
         let server = self.servers.at_mut(index);
-        let ring = &mut self.rings[index as usize];
+        let queue = &mut self.replenishments[index as usize];
         server.supply.used += to - from;
-        server.turn += to - from;
-        server.turn_of_all += to - from;
+        server.slice_used += to - from;
+        server.slice_used_by_all += to - from;
         let is_late = now > self.billing.expiry();
         let overrun = match is_late {
             // Execution beyond the budget's end was an overrun, even if it was replenished
             // meanwhile.
-            true => server.budget.longest_overrun(ring, from, to),
+            true => server.budget.longest_overrun(queue, from, to),
             false => 0,
         };
         server.supply.replenishments +=
             server
                 .budget
-                .charge(ring, (from, to), now, &mut watch(&mut self.timers, index));
+                .charge(queue, (from, to), now, &mut watch(&mut self.timers, index));
         let overrun = match is_late {
             true => overrun,
-            false => server.budget.overrun(ring, now),
+            false => server.budget.overrun(queue, now),
         };
         server.supply.overrun_max = server.supply.overrun_max.max(overrun);
         self.settle_budget(index);
@@ -77,8 +77,8 @@ impl Scheduler {
     /// Applies the consequences of a charge to a server.
     fn settle_budget(&mut self, index: Index) {
         let server = self.servers.at(index);
-        let ring = &self.rings[index as usize];
-        let is_available = server.budget.is_available(ring, self.billing.now());
+        let queue = &self.replenishments[index as usize];
+        let is_available = server.budget.is_available(queue, self.billing.now());
         match server.state {
             State::Ready if is_available => self.follow_deadline(index),
             State::Ready => {
@@ -95,10 +95,10 @@ impl Scheduler {
     pub(crate) fn charge_stopped(&mut self, index: Index, time: Nanos) {
         let now = self.billing.now();
         let server = self.servers.at_mut(index);
-        let ring = &mut self.rings[index as usize];
+        let queue = &mut self.replenishments[index as usize];
         server.supply.used += time;
         let watch = &mut watch(&mut self.timers, index);
-        server.supply.replenishments += server.budget.charge_more(ring, time, now, watch);
+        server.supply.replenishments += server.budget.charge_more(queue, time, now, watch);
         debug_assert!(server.state != State::Ready, "it has stopped");
         self.settle_budget(index);
     }
@@ -112,14 +112,14 @@ impl Scheduler {
             server.slice_debt = server.slice_debt.saturating_add(time);
             return;
         }
-        let ring = &mut self.rings[index as usize];
+        let queue = &mut self.replenishments[index as usize];
         let watch = &mut watch(&mut self.timers, index);
-        server.turn = server.turn.saturating_add(time);
+        server.slice_used = server.slice_used.saturating_add(time);
         if server.state == State::Blocked {
             // Used budget is replenished a period after the activation at the earliest.
-            server.supply.replenishments += server.budget.resume(ring, now, now, watch);
+            server.supply.replenishments += server.budget.resume(queue, now, now, watch);
         }
-        server.supply.replenishments += server.budget.charge_more(ring, time, now, watch);
+        server.supply.replenishments += server.budget.charge_more(queue, time, now, watch);
         self.settle_budget(index);
     }
 
@@ -149,12 +149,12 @@ impl Scheduler {
     /// 15 to 19).
     fn deplete(&mut self, index: Index) {
         let server = self.servers.at_mut(index);
-        let ring = &self.rings[index as usize];
+        let queue = &self.replenishments[index as usize];
         if server.state == State::Ready {
             server.supply.depletions += 1;
         }
         server.state = State::Depleted;
-        let available = server.budget.available_at(ring);
+        let available = server.budget.available_at(queue);
         self.set_timeout(index, available);
     }
 
@@ -163,11 +163,11 @@ impl Scheduler {
         let now = self.billing.now();
         self.leave(index);
         let server = self.servers.at_mut(index);
-        let ring = &mut self.rings[index as usize];
+        let queue = &mut self.replenishments[index as usize];
         server.state = State::Blocked;
         server
             .budget
-            .suspend(ring, now, &mut watch(&mut self.timers, index));
+            .suspend(queue, now, &mut watch(&mut self.timers, index));
         self.set_blocked_timeout(index);
     }
 
@@ -177,7 +177,11 @@ impl Scheduler {
         let server = self.servers.at(index);
         let timeout = match self.tasks.next_wake(index) {
             NEVER => NEVER,
-            wake => wake.max(server.budget.available_at(&self.rings[index as usize])),
+            wake => wake.max(
+                server
+                    .budget
+                    .available_at(&self.replenishments[index as usize]),
+            ),
         };
         self.set_timeout(index, timeout);
     }
@@ -188,17 +192,17 @@ impl Scheduler {
         let now = self.billing.now();
         self.set_timeout(index, NEVER);
         let server = self.servers.at_mut(index);
-        let ring = &mut self.rings[index as usize];
-        let before = server.budget.left(ring, at);
+        let queue = &mut self.replenishments[index as usize];
+        let before = server.budget.left(queue, at);
         let replenished = server
             .budget
-            .resume(ring, at, now, &mut watch(&mut self.timers, index));
+            .resume(queue, at, now, &mut watch(&mut self.timers, index));
         server.supply.replenishments += replenished;
         server.supply.activations += 1;
-        if server.budget.is_available(ring, now) {
+        if server.budget.is_available(queue, now) {
             let left = match server.budget.deadline() {
                 // It may have a new budget.
-                Some(_) => server.budget.left(ring, now),
+                Some(_) => server.budget.left(queue, now),
                 None => before,
             };
             self.enter(index, at, left);
@@ -213,15 +217,15 @@ impl Scheduler {
         let now = self.billing.now();
         self.set_timeout(index, NEVER);
         let server = self.servers.at_mut(index);
-        let ring = &mut self.rings[index as usize];
-        let since = server.budget.available_at(ring).min(now);
-        let before = server.budget.left(ring, since);
+        let queue = &mut self.replenishments[index as usize];
+        let since = server.budget.available_at(queue).min(now);
+        let before = server.budget.left(queue, since);
         let replenished = server
             .budget
-            .replenish(ring, now, &mut watch(&mut self.timers, index));
+            .replenish(queue, now, &mut watch(&mut self.timers, index));
         server.supply.replenishments += replenished;
         let left = match server.budget.deadline() {
-            Some(_) => server.budget.left(ring, now),
+            Some(_) => server.budget.left(queue, now),
             None => before,
         };
         self.enter(index, since, left);
@@ -237,8 +241,8 @@ impl Scheduler {
     /// Puts a server back that was withdrawn and changed meanwhile.
     pub(crate) fn reinstate(&mut self, index: Index) {
         let server = self.servers.at(index);
-        let ring = &self.rings[index as usize];
-        let is_available = server.budget.is_available(ring, self.billing.now());
+        let queue = &self.replenishments[index as usize];
+        let is_available = server.budget.is_available(queue, self.billing.now());
         match server.state {
             State::Blocked => self.set_blocked_timeout(index),
             State::Ready if is_available => self.enter_now(index),
@@ -257,7 +261,7 @@ impl Scheduler {
             .servers
             .at(index)
             .budget
-            .left(&self.rings[index as usize], now);
+            .left(&self.replenishments[index as usize], now);
         self.enter(index, now, left);
     }
 
@@ -294,13 +298,15 @@ impl Scheduler {
     /// Records that the timer of a replenishment fired without making its server ready.
     pub(crate) fn note_due(&mut self, index: Index) -> u64 {
         let server = self.servers.at_mut(index);
-        let ring = &mut self.rings[index as usize];
+        let queue = &mut self.replenishments[index as usize];
         let mut watch = watch(&mut self.timers, index);
         let noted = match server.state {
             State::Blocked => server
                 .budget
-                .replenish(ring, self.billing.now(), &mut watch),
-            _ => server.budget.note_due(ring, self.billing.now(), &mut watch),
+                .replenish(queue, self.billing.now(), &mut watch),
+            _ => server
+                .budget
+                .note_due(queue, self.billing.now(), &mut watch),
         };
         server.supply.replenishments += noted;
         noted

@@ -91,6 +91,7 @@ mod reservation;
 pub mod reserve_size;
 pub mod results;
 pub mod rogue;
+mod rounds;
 pub mod samples;
 pub mod serve;
 pub mod sharing;

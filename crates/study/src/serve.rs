@@ -15,7 +15,8 @@ use crate::experiment::{Options, Study};
 use crate::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::progress::Progress;
 use crate::report::{Finding, Report, Row, row};
-use crate::samples::{Samples, Spread, interleaved};
+use crate::rounds::Rounds;
+use crate::samples::{Samples, Spread};
 use crate::unit::Unit;
 use load::{at_rate, closed};
 use server::{Arm, Server, wasmtime};
@@ -31,17 +32,12 @@ const LOAD: f64 = 0.7;
 const MEDIAN: f64 = 1.0;
 const TAIL: f64 = 1.1;
 
-struct Scale {
-    rounds: usize,
-    time: Duration,
-}
-
-const FULL: Scale = Scale {
-    rounds: 10,
+const FULL: Rounds = Rounds {
+    count: 10,
     time: Duration::from_secs(5),
 };
-const QUICK: Scale = Scale {
-    rounds: 2,
+const QUICK: Rounds = Rounds {
+    count: 2,
     time: Duration::from_millis(700),
 };
 
@@ -60,7 +56,7 @@ impl Study for Serve {
     }
 
     fn run(&self, options: &Options) -> Result<Report> {
-        let scale = if options.quick { &QUICK } else { &FULL };
+        let rounds = Rounds::of(options, QUICK, FULL);
         let bench = Bench {
             guest: options.guests_dir.join("web.wasm"),
             wasmtime: wasmtime(),
@@ -70,31 +66,28 @@ impl Study for Serve {
             .into_iter()
             .filter(|arm| !arm.is_wasmtime() || bench.wasmtime.is_some())
             .collect();
-        let turns = arms.len() * scale.rounds;
-        let mut progress = Progress::new(self.name(), 2 * turns as u64);
+        let mut progress = Progress::new(self.name(), 2 * rounds.number_of_turns(arms.len()));
         let mut results: Vec<Results> = arms.iter().map(|arm| Results::new(*arm)).collect();
-        for arm in interleaved(arms.len(), scale.rounds) {
+        for arm in rounds.turns(arms.len()) {
             progress.at(arms[arm].name());
-            bench.ask_all(&mut results[arm], scale.time)?;
+            bench.ask_all(&mut results[arm], rounds.time)?;
             progress.step();
         }
         let able = results.iter().filter_map(Results::rate);
         let rate = LOAD * able.fold(f64::INFINITY, f64::min);
-        for arm in interleaved(arms.len(), scale.rounds) {
+        for arm in rounds.turns(arms.len()) {
             progress.at(arms[arm].name());
-            bench.ask_at(&mut results[arm], rate, scale.time)?;
+            bench.ask_at(&mut results[arm], rate, rounds.time)?;
             progress.step();
         }
         let mut report = Report::new(self, options);
         report.rows = results.iter().map(Results::row).collect();
         report.findings = findings(&results);
         report.notes.push(format!(
-            "{CONNECTIONS} connections that stay open, HTTP/1.1, the response of 14 bytes; {} rounds of {:?} of \
+            "{CONNECTIONS} connections that stay open, HTTP/1.1, the response of 14 bytes; {rounds} of \
              each server in turns, each a process of its own that was started for its round; processor time of the \
              whole process, its I/O threads included; latencies at {rate:.0} requests a second, {:.0} % of what \
              the slowest can answer, from the instant at which each was due",
-            scale.rounds,
-            scale.time,
             100.0 * LOAD,
         ));
         if bench.wasmtime.is_none() {

@@ -4,7 +4,7 @@ use leasehold_lease::{Lease, SharedPages};
 use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
 use wasmtime::{Engine, ExternType, Module, component::Component};
 
-use crate::bulk;
+use crate::bulk_instructions;
 use crate::error::ProgramError;
 use crate::limits::DATA;
 
@@ -70,8 +70,8 @@ impl Form {
     /// Bytes of linear memory that an instruction may touch.
     pub(crate) fn bulk_bytes(self) -> u32 {
         match self {
-            Self::Whole => bulk::CHUNK,
-            Self::Paged | Self::ImageApart => bulk::PAGED_CHUNK,
+            Self::Whole => bulk_instructions::CHUNK,
+            Self::Paged | Self::ImageApart => bulk_instructions::PAGED_CHUNK,
         }
     }
 }

@@ -9,7 +9,7 @@ use wasmtime::{Engine, Module, component::Component};
 
 use crate::artifact::{CodeCache, Key};
 use crate::atomics::wait_for_none;
-use crate::bulk::chunk_bulk_operations;
+use crate::bulk_instructions::chunk_bulk_operations;
 use crate::code::{Code, Entry, Form, HANDLER, Purpose, RUN, check_entry_type};
 use crate::compile_threads;
 use crate::composed::bound_strings;

@@ -3,7 +3,7 @@
 //! The engine copies active data segments in a function of its own, where nothing can interrupt the
 //! guest: 48 MiB take tens of milliseconds. So before a module with many bytes of them is compiled,
 //! its active segments become passive ones, and its start function copies them with `memory.init`,
-//! which [`bulk`](crate::bulk) splits like any other.
+//! which [`bulk_instructions`](crate::bulk_instructions) splits like any other.
 //!
 //! 1. *The meaning stays.* The engine copies data after elements and before it calls the start
 //!    function; so does the new start function, which then calls the old one. Each segment is

@@ -73,20 +73,20 @@ pub enum ProgramError {
     #[error("{0} is not the entry point of a command, which takes nothing and returns {1}")]
     EntryType(&'static str, &'static str),
     /// More core instances than [`MAX_INSTANCES`].
-    #[error("makes {count} core instances; the limit is {MAX_INSTANCES}")]
+    #[error("makes {count} core instances; allowed: at most {MAX_INSTANCES}")]
     TooManyInstances {
         /// How many; saturates.
         count: u64,
     },
     /// More bytes of active data segments than [`MAX_DATA_BYTES`].
-    #[error("copies {bytes} bytes of data when it starts; the limit is {MAX_DATA_BYTES}")]
+    #[error("copies {bytes} bytes of data when it starts; allowed: at most {MAX_DATA_BYTES}")]
     TooMuchData {
         /// How many, over all instances; saturates.
         bytes: u64,
     },
     /// More elements of active segments that the engine copies than it may in one step.
     #[error(
-        "copies {count} elements to tables of which the compiler does not know the contents; the limit is {}",
+        "copies {count} elements to tables of which the compiler does not know the contents; allowed: at most {}",
         limits::ELEMENTS.most
     )]
     TooManyElements {
@@ -95,7 +95,7 @@ pub enum ProgramError {
     },
     /// More of something than a program may have: of what the engine makes one by one in the step that
     /// makes the instances, or of what takes time to [load](crate::load_limits).
-    #[error("has {count} {what}; the limit is {most}")]
+    #[error("has {count} {what}; allowed: at most {most}")]
     TooManyParts {
         /// What there is too much of.
         what: &'static str,

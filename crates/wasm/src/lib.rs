@@ -4,7 +4,7 @@
 //! in one pass ([`load_limits`]) before it is validated (`refused`); strings between components are bounded
 //! (`composed`); what a run takes is summed up ([`inventory`]). Then the core modules are rewritten, so that no
 //! instruction touches much, waits, or throws past a frame: [`image`], `long_names`, `atomics`, [`exceptions`],
-//! [`data_segments`], [`data_start`], [`bulk`]. The engine compiles what comes out, and [`artifact`] keeps it on disk.
+//! [`data_segments`], [`data_start`], [`bulk_instructions`]. The engine compiles what comes out, and [`artifact`] keeps it on disk.
 //!
 //! Principles:
 //!
@@ -17,7 +17,7 @@
 
 pub mod artifact;
 mod atomics;
-pub mod bulk;
+pub mod bulk_instructions;
 pub mod code;
 pub mod compile_threads;
 pub mod compiled;

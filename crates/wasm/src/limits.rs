@@ -2,7 +2,7 @@
 //!
 //! Those on which the time to load depends are in [`load_limits`](crate::load_limits).
 
-use crate::bulk::TABLE_CHUNK;
+use crate::bulk_instructions::TABLE_CHUNK;
 
 /// Largest file that is read as a program, in bytes.
 pub const MAX_PROGRAM_BYTES: u64 = 256 << 20;

@@ -93,6 +93,23 @@ fn describe(out: ResponseOutparam, status: u16, text: &str) {
     OutgoingBody::finish(body, None).expect("there is nothing whose length it is");
 }
 
+/// Answers with 304, which has no body, after it has taken the body: before that has ended, or after.
+fn describe_late(out: ResponseOutparam, has_ended: bool) {
+    let response = OutgoingResponse::new(fields(&[("content-length", "10")]));
+    let body = response.body().expect("once");
+    if has_ended {
+        // It is shorter than it states, as far as is known.
+        assert!(OutgoingBody::finish(body, None).is_err());
+        response.set_status_code(304).expect("a status");
+        ResponseOutparam::set(out, Ok(response));
+    } else {
+        response.set_status_code(304).expect("a status");
+        ResponseOutparam::set(out, Ok(response));
+        // Whether it is shorter than it states is the host's to say.
+        let _ = OutgoingBody::finish(body, None);
+    }
+}
+
 /// Computes until it is stopped.
 fn spin() -> ! {
     loop {
@@ -195,6 +212,15 @@ impl wasip2::exports::http::incoming_handler::Guest for Handler {
             "/described-shorter" => describe(out, 200, "short"),
             "/described-longer" => describe(out, 200, "longer than it states"),
             "/unchanged" => describe(out, 304, ""),
+            "/unchanged-late" => describe_late(out, false),
+            "/unchanged-last" => describe_late(out, true),
+            "/unchanged-dropped" => {
+                let response = OutgoingResponse::new(Fields::new());
+                let body = response.body().expect("once");
+                response.set_status_code(304).expect("a status");
+                ResponseOutparam::set(out, Ok(response));
+                drop(body);
+            }
             // The head is sent, the body is given up.
             "/drop" => {
                 let response = OutgoingResponse::new(Fields::new());

@@ -118,14 +118,22 @@ pub(crate) fn enter(
         );
     }
     held.check(available())?;
-    let frames = u32::try_from(held.bytes / PAGE)
-        .map_err(|_| anyhow::anyhow!("a cell holds at most 16 TiB"))?;
+    let frames = u32::try_from(held.bytes / PAGE).map_err(|_| {
+        anyhow::anyhow!(
+            "`cell.memory`: found {} bytes; allowed: at most 16TiB",
+            held.bytes
+        )
+    })?;
     let mut options = Options::new(frames);
     options.locking = Locking::IfAllowed;
     options.on_denied = denied::on_denied;
     if let Some(swap) = &held.swap {
-        let pages = u32::try_from(swap.bytes.div_ceil(PAGE))
-            .map_err(|_| anyhow::anyhow!("a swap file is at most 16 TiB"))?;
+        let pages = u32::try_from(swap.bytes.div_ceil(PAGE)).map_err(|_| {
+            anyhow::anyhow!(
+                "`memory.swap`: found {} bytes; allowed: at most 16TiB",
+                swap.bytes
+            )
+        })?;
         // Whole clusters, and one of which pages are written out anew.
         let pages = pages.saturating_add(2 * CLUSTER as u32);
         let file = SwapFile::create(&swap.path, pages).map_err(Unheld::Swap)?;

@@ -2,7 +2,7 @@
 //! functions themselves enforce.
 
 use leasehold_lease::{STRINGS_BYTES, STRINGS_MOST};
-use leasehold_wasm::bulk::{CHUNK, TABLE_CHUNK};
+use leasehold_wasm::bulk_instructions::{CHUNK, TABLE_CHUNK};
 pub use leasehold_wasm::limits::{
     Beyond, COMPONENTS, Cap, DATA, ELEMENTS, GLOBALS, HANDLERS, NAME, SEGMENTS, STRING, WIDE_STRING,
 };

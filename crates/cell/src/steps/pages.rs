@@ -8,7 +8,7 @@
 use super::caps::{POINTERS, STRING};
 use super::table::{CELL, ENGINE, KERNEL, PREVIEW1, Row};
 use leasehold_pager::PAGE;
-use leasehold_wasm::bulk::PAGED_CHUNK;
+use leasehold_wasm::bulk_instructions::PAGED_CHUNK;
 
 /// Of preview 1: 1,024 buffers of a transfer, which may all be empty, or two paths; a page of data, wherever
 /// it begins; and a result.

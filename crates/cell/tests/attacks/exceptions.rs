@@ -207,7 +207,9 @@ fn an_exception_has_as_many_values_as_a_type_and_no_more() {
     assert_eq!(exit_of(&of(128)), Exit::Code(0));
     let refused = cell().compile(of(1_000).as_bytes()).expect_err("too many");
     assert!(
-        refused.to_string().contains("of a type; the limit is 128"),
+        refused
+            .to_string()
+            .contains("of a type; allowed: at most 128"),
         "{refused}"
     );
 }

@@ -423,3 +423,64 @@ fn a_file_loses_its_last_name_only_if_closing_it_is_paid_for() {
         );
     }
 }
+
+/// The errnos of what is tried with the names of files that are closed, or that a descriptor has which did not
+/// write them; a byte each.
+const OVERLAPPING: &str = r#"(module
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_unlink_file" (func $unlink (param i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_rename"
+    (func $rename (param i32 i32 i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_close" (func $close (param i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_pwrite" (func $pwrite (param i32 i32 i32 i64 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 4)
+  (data (i32.const 0) "large small other")
+  (data (i32.const 32) "\00\00\01\00\00\20\00\00") ;; 8 KiB at 64 KiB
+  (global $told (mut i32) (i32.const 1024))
+  (func $tell (param $errno i32)
+    (i32.store8 (global.get $told) (local.get $errno))
+    (global.set $told (i32.add (global.get $told) (i32.const 1))))
+  (func $open (param $name i32) (param $how i32) (result i32)
+    (call $path_open (i32.const 3) (i32.const 0) (local.get $name) (i32.const 5) (local.get $how)
+      (i64.const 0x400042) (i64.const 0) (i32.const 0) (i32.const 48)))
+  (func $opened (param $name i32) (param $how i32) (result i32)
+    (if (call $open (local.get $name) (local.get $how)) (then unreachable))
+    (i32.load (i32.const 48)))
+  ;; A file that one descriptor has written and another still has.
+  (func $overlap (param $name i32) (result i32) (local $writer i32) (local $reader i32)
+    (local.set $writer (call $opened (local.get $name) (i32.const 1)))
+    (local.set $reader (call $opened (local.get $name) (i32.const 0)))
+    (if (call $pwrite (local.get $writer) (i32.const 32) (i32.const 1) (i64.const 0) (i32.const 56))
+      (then unreachable))
+    (drop (call $close (local.get $writer)))
+    (local.get $reader))
+  (func (export "_start") (local $reader i32)
+    (local.set $reader (call $overlap (i32.const 6)))
+    (call $tell (call $unlink (i32.const 3) (i32.const 6) (i32.const 5)))
+    (drop (call $close (local.get $reader)))
+    (local.set $reader (call $overlap (i32.const 6)))
+    (drop (call $close (call $opened (i32.const 12) (i32.const 1))))
+    (call $tell (call $rename (i32.const 3) (i32.const 12) (i32.const 5) (i32.const 3) (i32.const 6) (i32.const 5)))
+    (drop (call $close (local.get $reader)))
+    ;; A file that was opened and refused, since it is no directory.
+    (call $tell (call $open (i32.const 0) (i32.const 2)))
+    (call $tell (call $unlink (i32.const 3) (i32.const 0) (i32.const 5)))
+    (i32.store (i32.const 64) (i32.const 1024))
+    (i32.store (i32.const 68) (i32.sub (global.get $told) (i32.const 1024)))
+    (drop (call $write (i32.const 1) (i32.const 64) (i32.const 1) (i32.const 56)))))"#;
+
+#[test]
+fn a_file_loses_its_last_name_while_it_is_read_or_closed_if_it_is_small() {
+    const NOTDIR: u8 = 54;
+    for directory in directories() {
+        std::fs::write(directory.path().join("large"), vec![1; 1 << 20]).expect("written");
+        let cell = cell();
+        let program = cell.compile(OVERLAPPING.as_bytes()).expect("it compiles");
+        let surroundings = beneath(directory.path(), true);
+        let (ended, output) = run(&cell, program, files(8), surroundings);
+        assert_eq!(ended.exit, Exit::Code(0));
+        assert_eq!(output, [0, 0, NOTDIR, 0], "{directory:?}");
+    }
+}

@@ -75,6 +75,6 @@ fn a_swap_file_in_memory_is_refused_before_anything_starts() {
     });
     let error = Cell::start(config).err().expect("refused").to_string();
     let expected = "`memory.swap`: swap file /dev/shm/leasehold-swap: found a directory on tmpfs, \
-                    which is memory; allowed is one on a file system that keeps its files on a disk";
+                    which is memory; allowed: one on a file system that keeps its files on a disk";
     assert_eq!(error, expected);
 }

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod agreement;
 #[cfg(feature = "tracer")]
 mod duration;
 mod html;
@@ -14,6 +15,8 @@ mod render;
 mod stop;
 #[cfg(feature = "tracer")]
 mod top;
+#[cfg(feature = "tracer")]
+mod verify;
 #[cfg(feature = "tracer")]
 mod workloads;
 
@@ -48,6 +51,11 @@ enum Command {
     /// Measure a worker while more and more thrashers run beside it.
     #[cfg(feature = "tracer")]
     Interfere(interfere::Interfere),
+    /// Measure how two workloads slow each other, to compare it with what their score predicts.
+    #[cfg(feature = "tracer")]
+    Verify(verify::Verify),
+    /// How well scores predict what `verify` measured.
+    Agreement(agreement::AgreementArguments),
     /// Look up which objects the locks of traces are, and keep it in them.
     Objects(objects::Objects),
     /// What a trace says: shared and private locks, by object and by subsystem.
@@ -78,12 +86,12 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
         #[cfg(feature = "tracer")]
         Command::Record(arguments) => {
             let trace = record::record(&arguments)?;
-            read::print(&render::report(&Report::of(&trace)))?;
+            read::print(&render::report_text(&Report::of(&trace)))?;
         }
         #[cfg(feature = "tracer")]
         Command::Attach(arguments) => {
             let trace = record::attach(&arguments)?;
-            read::print(&render::report(&Report::of(&trace)))?;
+            read::print(&render::report_text(&Report::of(&trace)))?;
         }
         #[cfg(feature = "tracer")]
         Command::Top(arguments) => top::top(&arguments)?,
@@ -91,6 +99,9 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Guard { group } => leasehold_lockscope::tracer::guard(&group)?,
         #[cfg(feature = "tracer")]
         Command::Interfere(arguments) => interfere::interfere(&arguments)?,
+        #[cfg(feature = "tracer")]
+        Command::Verify(arguments) => verify::verify(&arguments)?,
+        Command::Agreement(arguments) => agreement::agreement(&arguments)?,
         Command::Objects(arguments) => objects::objects(&arguments)?,
         Command::Report(arguments) => read::report(&arguments)?,
         Command::Compare(arguments) => read::compare(&arguments)?,

@@ -6,7 +6,8 @@ use anyhow::{Context, Result};
 use leasehold_lockscope::{Report, Trace, analyze};
 use leasehold_locksite::{Kernel, Paths};
 
-use crate::command::{read, render};
+use crate::command::read::print;
+use crate::command::render::report_text;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -34,7 +35,7 @@ pub(crate) fn objects(arguments: &Objects) -> Result<()> {
         let mut trace = Trace::read(file)?;
         analyze(&mut trace, &kernel).with_context(|| file.display().to_string())?;
         trace.write(file)?;
-        read::print(&render::report(&Report::of(&trace)))?;
+        print(&report_text(&Report::of(&trace)))?;
     }
     Ok(())
 }

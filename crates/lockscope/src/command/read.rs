@@ -7,7 +7,8 @@ use anyhow::{Context, Result};
 use leasehold_lockscope::{Bar, Comparison, Report, Score, StackedBars, Trace};
 use serde::Serialize;
 
-use crate::command::{html, render};
+use crate::command::html::page;
+use crate::command::render::{comparison_table, report_text, score_table};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
@@ -56,13 +57,13 @@ pub(crate) fn report(arguments: &ReportArguments) -> Result<()> {
     if let Some(file) = &arguments.html {
         let scores = traces.iter().map(Score::of);
         let pairs: Vec<_> = reports.iter().cloned().zip(scores).collect();
-        let page = html::page(&pairs, &by_subsystem(&reports));
+        let page = page(&pairs, &by_subsystem(&reports));
         std::fs::write(file, page).with_context(|| format!("cannot write {}", file.display()))?;
     }
     for report in &reports {
         match arguments.json {
             true => print_json(report)?,
-            false => print(&render::report(report))?,
+            false => print(&report_text(report))?,
         }
     }
     Ok(())
@@ -73,7 +74,7 @@ pub(crate) fn compare(arguments: &Traces) -> Result<()> {
     let comparison = Comparison::of(&read(&arguments.traces)?);
     match arguments.json {
         true => print_json(&comparison),
-        false => print(&render::comparison(&comparison)),
+        false => print(&comparison_table(&comparison)),
     }
 }
 
@@ -83,7 +84,7 @@ pub(crate) fn score(arguments: &Traces) -> Result<()> {
     scores.sort_by(|one, two| two.score.total_cmp(&one.score));
     match arguments.json {
         true => scores.iter().try_for_each(print_json),
-        false => print(&render::scores(&scores)),
+        false => print(&score_table(&scores)),
     }
 }
 

@@ -204,6 +204,7 @@ pub(crate) fn attach(arguments: &Attach) -> Result<Trace> {
             name: name.to_string(),
             what,
             ran_ns,
+            own_ns: 0,
         });
     let trace = finish(recorder, described.collect(), "host", &arguments.common)?;
     save(&trace, &arguments.common.out)?;
@@ -230,8 +231,14 @@ pub(crate) fn run_and_record(
         all.clone().try_for_each(|index| workloads.go(index))?;
         all.clone()
             .try_for_each(|index| workloads.until_ready(index))?;
+        if let Some(time) = setting.alone {
+            workloads.measure_rounds(time)?;
+        }
         recorder.attach()?;
-        all.clone().try_for_each(|index| workloads.begin(index))?;
+        match setting.alone {
+            Some(_) => workloads.resume()?,
+            None => all.clone().try_for_each(|index| workloads.begin(index))?,
+        }
     } else {
         recorder.attach()?;
         all.clone().try_for_each(|index| workloads.go(index))?;
@@ -248,7 +255,7 @@ pub(crate) fn run_and_record(
 }
 
 /// Chooses the mode, says which and why, and loads the tracer.
-fn load(common: &Common, targets: &[Vec<Target>]) -> Result<Recorder> {
+pub(crate) fn load(common: &Common, targets: &[Vec<Target>]) -> Result<Recorder> {
     let offer = Offer::of_the_kernel()?;
     let (mode, why) = offer.choose(parse_mode(&common.mode)?)?;
     let name = match mode {
@@ -277,7 +284,7 @@ fn load(common: &Common, targets: &[Vec<Target>]) -> Result<Recorder> {
     Ok(Recorder::load(&offer, &options, targets)?)
 }
 
-fn finish(
+pub(crate) fn finish(
     recorder: Recorder,
     workloads: Vec<Workload>,
     platform: &str,

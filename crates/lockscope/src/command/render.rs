@@ -3,13 +3,15 @@
 use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
-use leasehold_lockscope::{Cell, Comparison, Losses, Mode, Report, Score, Spread, Total};
+use leasehold_lockscope::{
+    Agreement, Cell, Comparison, Losses, Mode, Pair, Report, Score, Spread, Total,
+};
 
 /// Rows of the table of objects.
 const OBJECTS: usize = 30;
 
 /// The report as text.
-pub(crate) fn report(report: &Report) -> String {
+pub(crate) fn report_text(report: &Report) -> String {
     let mut out = String::new();
     let mode = match report.mode {
         Mode::Full => "every acquisition",
@@ -141,7 +143,7 @@ pub(crate) fn losses(losses: &Losses) -> String {
 }
 
 /// Table 5 as text.
-pub(crate) fn comparison(comparison: &Comparison) -> String {
+pub(crate) fn comparison_table(comparison: &Comparison) -> String {
     let mut header = vec!["workload"];
     header.extend(comparison.platforms.iter().map(String::as_str));
     let mut table = new_table(&header);
@@ -192,8 +194,47 @@ fn comparison_cell(cell: &Cell) -> String {
     )
 }
 
+/// Predicted beside measured, as text.
+pub(crate) fn pair_table(pairs: &[Pair]) -> String {
+    let mut table = new_table(&[
+        "pair",
+        "platform",
+        "of",
+        "predicted",
+        "measured",
+        "from",
+        "to",
+    ]);
+    let longer = |share: f64| format!("{:+.1} %", 100.0 * share);
+    for pair in pairs {
+        table.add_row([
+            pair.name.clone(),
+            pair.platform.clone(),
+            pair.of.clone(),
+            longer(pair.predicted),
+            longer(pair.measured),
+            longer(pair.range.0),
+            longer(pair.range.1),
+        ]);
+    }
+    format!("{table}\n")
+}
+
+/// How well they agree, as a line.
+pub(crate) fn agreement_line(name: &str, agreement: &Agreement) -> String {
+    let factor = agreement.median_factor;
+    format!(
+        "{name}: {} directions of pairs, Kendall's tau {:.2}; above noise {}, of these tau {:.2}, median factor {}\n",
+        agreement.pairs,
+        agreement.tau,
+        agreement.above_noise,
+        agreement.tau_above_noise,
+        factor.map_or_else(none, |factor| format!("{factor:.2}")),
+    )
+}
+
 /// Scores as text, the most isolated first.
-pub(crate) fn scores(scores: &[Score]) -> String {
+pub(crate) fn score_table(scores: &[Score]) -> String {
     let mut out = String::new();
     let mut table = new_table(&[
         "workload",

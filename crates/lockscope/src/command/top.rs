@@ -70,6 +70,7 @@ pub(crate) fn top(arguments: &Top) -> Result<()> {
             name: name.to_string(),
             what,
             ran_ns: 0,
+            own_ns: 0,
         })
         .collect();
     let mut recorder = Recorder::load(&offer, &options, &targets)?;
@@ -193,6 +194,7 @@ mod tests {
                 name: name.into(),
                 what: String::new(),
                 ran_ns: 0,
+                own_ns: 0,
             })
             .into();
         let look = |a, b| Trace {

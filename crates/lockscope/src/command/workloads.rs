@@ -11,6 +11,7 @@ use leasehold_lockscope::tracer::{
 };
 use rustix::thread::{CpuSet, sched_getaffinity};
 
+use crate::command::duration::parse_duration;
 use crate::command::stop::{LOOK, stopped};
 
 /// How long a workload may take until it is ready: a sandbox that starts in an emulated machine takes
@@ -43,6 +44,11 @@ pub(crate) struct Setting {
     /// takes to start is not recorded.
     #[arg(long)]
     pub(crate) when_ready: bool,
+
+    /// Each runs alone and untraced for so long first, and prints `round` after each piece of work: so the
+    /// score knows how much work a recorded workload did, however much the tracer held it up.
+    #[arg(long, value_name = "TIME", requires = "when_ready", value_parser = parse_duration)]
+    pub(crate) alone: Option<Duration>,
 }
 
 fn platform(name: &str) -> Result<Platform, String> {
@@ -61,6 +67,8 @@ struct Member {
     name: String,
     command: String,
     launched: Option<Launched>,
+    /// How long a round takes alone and untraced, in nanoseconds, if that was measured.
+    round_ns: Option<f64>,
     group: Cgroup,
     prepared: Prepared,
 }
@@ -77,6 +85,11 @@ impl Workloads {
 
     /// Adds one, and starts nothing.
     pub(crate) fn add(&mut self, name: &str, command: &str) -> Result<()> {
+        self.add_at(name, command, self.members.len())
+    }
+
+    /// Adds one that is pinned as workload number `place` would be.
+    pub(crate) fn add_at(&mut self, name: &str, command: &str, place: usize) -> Result<()> {
         let cgroup = self.groups.parent.name().join(name);
         let prepared = self.setting.platform.prepare(&Request {
             name,
@@ -85,13 +98,14 @@ impl Workloads {
             cgroup: &cgroup,
         })?;
         let processor = match self.setting.pin {
-            true => Some(processor_of(self.members.len())?),
+            true => Some(processor_of(place)?),
             false => None,
         };
         self.members.push(Member {
             name: name.to_owned(),
             command: command.to_owned(),
             launched: None,
+            round_ns: None,
             group: self.groups.add(name, processor)?,
             prepared,
         });
@@ -156,6 +170,63 @@ impl Workloads {
             .context("a workload is gone before it began")
     }
 
+    /// Stops workload number `index`, or lets it go on.
+    pub(crate) fn freeze(&self, index: usize, frozen: bool) -> Result<()> {
+        Ok(self.members[index].group.freeze(frozen)?)
+    }
+
+    /// How much processor time workload number `index` has taken.
+    pub(crate) fn cpu_ns(&self, index: usize) -> u64 {
+        self.members[index].group.cpu_ns()
+    }
+
+    pub(crate) fn name(&self, index: usize) -> &str {
+        &self.members[index].name
+    }
+
+    /// Lets each, which began, run alone for `time`, and notes how long a round takes then. All are stopped
+    /// afterwards.
+    pub(crate) fn measure_rounds(&mut self, time: Duration) -> Result<()> {
+        /// As many rounds as have a mean.
+        const FEWEST: usize = 3;
+        for index in 0..self.members.len() {
+            self.begin(index)?;
+            let begun = Instant::now();
+            let mut rounds = Vec::new();
+            while (begun.elapsed() < time || rounds.len() <= FEWEST) && !stopped() {
+                std::thread::sleep(LOOK);
+                let launched = self.launched(index)?;
+                rounds.extend(launched.take_rounds());
+                if let Some(status) = launched.ended()? {
+                    bail!(
+                        "workload {} ended before it was recorded ({status})",
+                        self.name(index)
+                    );
+                }
+            }
+            self.freeze(index, true)?;
+            // The first ones are slow: caches are cold.
+            let warm = &rounds[rounds.len() / 2..];
+            let (Some(first), Some(last)) = (warm.first(), warm.last()) else {
+                bail!("stopped");
+            };
+            let time = (*last - *first).as_nanos() as f64;
+            self.members[index].round_ns = Some(time / (warm.len() - 1).max(1) as f64);
+        }
+        Ok(())
+    }
+
+    /// Lets all that are stopped go on: their time, and their rounds, count from now.
+    pub(crate) fn resume(&mut self) -> Result<()> {
+        for index in 0..self.members.len() {
+            let launched = self.launched(index)?;
+            drop(launched.take_rounds());
+            launched.resume();
+            self.freeze(index, false)?;
+        }
+        Ok(())
+    }
+
     /// The running workload number `index`.
     pub(crate) fn launched(&mut self, index: usize) -> Result<&mut Launched> {
         let member = &mut self.members[index];
@@ -193,6 +264,7 @@ impl Workloads {
             name: member.name.clone(),
             what: member.command.clone(),
             ran_ns: member.launched.as_ref().map_or(0, Launched::ran_ns),
+            own_ns: own_ns(member),
         };
         self.members.iter().map(described).collect()
     }
@@ -209,6 +281,13 @@ impl Workloads {
         }
         self.groups.end()
     }
+}
+
+/// How long the rounds that it has told of since it was resumed take alone and untraced; 0 if unknown.
+fn own_ns(member: &Member) -> u64 {
+    let rounds = member.launched.as_ref().map(Launched::take_rounds);
+    let own = (member.round_ns).zip(rounds.map(|rounds| rounds.len() as f64));
+    own.map_or(0, |(round_ns, rounds)| (round_ns * rounds) as u64)
 }
 
 /// The processor that workload number `index` is pinned to.

@@ -133,6 +133,43 @@ impl Cgroup {
         })
     }
 
+    /// How much processor time its members have taken, those of groups below it too, in nanoseconds; 0
+    /// where the kernel does not say.
+    #[must_use]
+    pub fn cpu_ns(&self) -> u64 {
+        let text = fs::read_to_string(self.path.join("cpu.stat")).unwrap_or_default();
+        let used = text
+            .lines()
+            .find_map(|line| line.strip_prefix("usage_usec "));
+        let micros = used.and_then(|micros| micros.parse::<u64>().ok());
+        micros.unwrap_or(0).saturating_mul(1000)
+    }
+
+    /// Stops its members, or lets them go on, and waits until they have.
+    ///
+    /// # Errors
+    /// The system refuses, or takes longer than ten seconds.
+    pub fn freeze(&self, frozen: bool) -> Result<(), TracerError> {
+        let failed = |source| TracerError::Io {
+            what: format!("cannot freeze the control group {}", self.path.display()),
+            source,
+        };
+        let state = if frozen { "1" } else { "0" };
+        fs::write(self.path.join("cgroup.freeze"), state).map_err(failed)?;
+        let wanted = format!("frozen {state}");
+        let deadline = Instant::now() + PATIENCE;
+        loop {
+            let events = fs::read_to_string(self.path.join("cgroup.events")).map_err(failed)?;
+            if events.lines().any(|line| line == wanted) {
+                return Ok(());
+            }
+            if Instant::now() > deadline {
+                return Err(failed(io::ErrorKind::TimedOut.into()));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// The file to which a process writes its id to become a member.
     #[must_use]
     pub fn members(&self) -> PathBuf {

@@ -117,6 +117,11 @@ impl Launched {
         }
     }
 
+    /// Counts its time from now.
+    pub fn resume(&mut self) {
+        self.started = Some(Instant::now());
+    }
+
     /// When it said that it had done a round, since this was asked last.
     #[must_use]
     pub fn take_rounds(&self) -> Vec<Instant> {

@@ -5,6 +5,7 @@
 //! here touches those tables: reading them would switch the programs off on that processor. They
 //! are detached first, read afterwards, and printed last, since printing takes locks too.
 
+mod cache_line;
 mod calibrate;
 mod cgroup;
 mod error;

@@ -20,6 +20,7 @@ use crate::trace::{
     Access, Class, Losses, Mode, PlaceId, Primitive, PrimitiveId, Stack, StackId, Trace, Use,
     Workload, WorkloadId,
 };
+use crate::tracer::cache_line::move_ns;
 use crate::tracer::error::TracerError;
 use crate::tracer::layout::{
     Config, FRAMES, Key, Loss, OWNED, Origin, READS, Row, SPINS, TARGETS, TRIES, Target as Entry,
@@ -64,6 +65,7 @@ pub struct Recorder {
     loaded_ns: u64,
     attached_ns: u64,
     probe_ns: Option<u64>,
+    move_ns: Option<u64>,
 }
 
 impl Recorder {
@@ -132,6 +134,7 @@ impl Recorder {
             loaded_ns,
             attached_ns: loaded_ns,
             probe_ns,
+            move_ns: move_ns(),
         };
         let map = recorder.map("processes");
         for (process, workload) in processes {
@@ -253,6 +256,7 @@ impl Recorder {
             workloads,
             losses,
             probe_ns: self.probe_ns,
+            move_ns: self.move_ns,
             primitives,
             stacks: stacks.list,
             symbols: Vec::new(),

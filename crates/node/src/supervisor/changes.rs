@@ -1,5 +1,6 @@
 //! Changes of the tenants: one after the other, prepared on the thread that loads programs.
 
+use super::orders::{Asked, Order};
 use super::{Admission, Admitted, Facts, GRACE, Supervisor, TENANTS, intake};
 use crate::controller::Request;
 use crate::desired::shared_route;
@@ -37,7 +38,10 @@ impl Supervisor {
         self.snapshot = None;
         match self.changes.pop_front() {
             Some(next) => next(self),
-            None => self.is_changing = false,
+            None => {
+                self.is_changing = false;
+                self.orders.forget();
+            }
         }
     }
 
@@ -85,12 +89,13 @@ impl Supervisor {
     }
 
     /// Tests a tenant beside all others, loads its program, and starts it in the place of the one that has its
-    /// name.
+    /// name. That this was asked for is older than what operators order of it meanwhile: it stays stopped then, or
+    /// is not there at all.
     pub(super) fn install(
         &mut self,
         spec: TenantSpec,
         table: Option<String>,
-        kind: EventKind,
+        (asked, kind): (Asked, EventKind),
         told: impl FnOnce(Result<(view::Tenant, bool), Problem>) + Send + 'static,
     ) {
         let others = self
@@ -105,7 +110,8 @@ impl Supervisor {
                 Box::new(move |supervisor: &mut Supervisor| {
                     let name = spec.name.clone();
                     let result = prepared.and_then(|prepared| {
-                        supervisor.installed((spec, table), &all, prepared, kind)
+                        let desired = supervisor.desired_since(asked, &name)?;
+                        supervisor.installed((spec, table, desired), &all, prepared, kind)
                     });
                     if let Err(problem) = &result {
                         let message = Some(problem.message.clone());
@@ -124,9 +130,24 @@ impl Supervisor {
         }
     }
 
+    /// Whether a tenant is to run after a change.
+    ///
+    /// # Errors
+    /// When it was deleted after the change was asked for.
+    fn desired_since(&self, asked: Asked, name: &str) -> Result<Desired, Problem> {
+        match self.orders.since(asked, name) {
+            None => Ok(Desired::Running),
+            Some(Order::Stop) => Ok(Desired::Stopped),
+            Some(Order::Delete) => {
+                let message = format!("tenant {name} was deleted while the change was prepared");
+                Err(Problem::new(ErrorKind::Conflict, message))
+            }
+        }
+    }
+
     fn installed(
         &mut self,
-        (spec, table): (TenantSpec, Option<String>),
+        (spec, table, desired): (TenantSpec, Option<String>, Desired),
         all: &[TenantSpec],
         prepared: Prepared,
         kind: EventKind,
@@ -140,7 +161,7 @@ impl Supervisor {
         let bound = admitted.bounds.last().copied();
         let bound = bound.ok_or_else(|| Problem::new(ErrorKind::Internal, "no bound was found"))?;
         let is_new = !self.wards.iter().any(|ward| ward.name() == name);
-        let mut next = self.next(spec, bound, loaded, Desired::Running)?;
+        let mut next = self.next(spec, bound, loaded, desired)?;
         if let (true, Some(refused)) = (is_new, next.waits.take()) {
             return Err(refused.into());
         }

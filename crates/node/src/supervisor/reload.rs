@@ -1,5 +1,6 @@
 //! Reading the lease file again: all of it is admitted, or nothing changes.
 
+use super::orders::{Asked, Order};
 use super::{Admission, Admitted, Facts, Supervisor};
 use crate::controller::Request;
 use crate::loader::{Loaded, Prepared, prepare};
@@ -28,6 +29,7 @@ impl Supervisor {
         only_tell: bool,
         told: impl FnOnce(Result<view::Reloaded, Problem>) + Send + 'static,
     ) {
+        let asked = self.orders.now();
         self.change(move |supervisor| {
             let wards = supervisor.wards.iter().filter(|ward| !ward.is_deleted);
             let known = wards.map(|ward| Known {
@@ -40,7 +42,7 @@ impl Supervisor {
                 move |cell: &Cell, admission: &dyn Admission| -> Request {
                     let ready = ready(cell, admission, &facts, &known);
                     Box::new(move |supervisor: &mut Supervisor| {
-                        supervisor.reloaded(ready, only_tell, told);
+                        supervisor.reloaded(ready, asked, only_tell, told);
                     })
                 },
             ));
@@ -54,12 +56,13 @@ impl Supervisor {
     fn reloaded(
         &mut self,
         ready: Result<Ready, Problem>,
+        asked: Asked,
         only_tell: bool,
         told: impl FnOnce(Result<view::Reloaded, Problem>),
     ) {
         let result = ready.and_then(|ready| match only_tell {
             true => Ok(ready.plan.view()),
-            false => self.take(ready),
+            false => self.take(ready, asked),
         });
         if !only_tell {
             self.reloads.count(result.is_ok());
@@ -75,7 +78,7 @@ impl Supervisor {
     }
 
     /// Makes the tenants those of the file: all of what is new is begun before anything changes.
-    fn take(&mut self, ready: Ready) -> Result<view::Reloaded, Problem> {
+    fn take(&mut self, ready: Ready, asked: Asked) -> Result<view::Reloaded, Problem> {
         self.may_change()?;
         let Ready {
             plan,
@@ -87,6 +90,9 @@ impl Supervisor {
         let mut begun = Vec::new();
         for (spec, loaded) in plan.loaded().into_iter().zip(programs) {
             let name = spec.name.clone();
+            if self.orders.since(asked, &name) == Some(Order::Delete) {
+                continue;
+            }
             let at = all.iter().position(|tenant| tenant.name == name);
             let bound = at.and_then(|at| admitted.bounds.get(at)).copied();
             let next = bound
@@ -122,7 +128,9 @@ impl Supervisor {
             ward.table = None;
         }
         if let Some(keeper) = &mut self.parts.keeper {
-            keeper.reloaded(all.iter().map(|tenant| tenant.name.clone()).collect());
+            let kept = |name: &str| self.orders.since(asked, name) != Some(Order::Delete);
+            let names = all.iter().map(|tenant| tenant.name.clone());
+            keeper.reloaded(names.filter(|name| kept(name)).collect());
         }
         let tell = |kind, name: &str| self.parts.events.publish(kind, Some(name), None);
         for name in &plan.removed {

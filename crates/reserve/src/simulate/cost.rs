@@ -7,7 +7,7 @@ use crate::{Decision, Nanos};
 /// A timer interrupt costs `interrupt + handler` before the scheduler takes its timestamp, a call
 /// by the running task `call`. After the timestamp follows the invocation itself: `decision`, then
 /// `reservation` for each reservation processed, `timeout` for each timeout and `replenishment` for
-/// each entry of a replenishment ring processed, `arm`, and `switch` if another task runs next.
+/// each entry of a replenishment queue processed, `arm`, and `switch` if another task runs next.
 /// Together they are SPR's `O_pre` (§III-G).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CostModel {
@@ -24,7 +24,7 @@ pub struct CostModel {
     pub reservation: Nanos,
     /// Each timeout processed.
     pub timeout: Nanos,
-    /// Each entry of a replenishment ring processed.
+    /// Each entry of a replenishment queue processed.
     pub replenishment: Nanos,
     /// Programming the timer.
     pub arm: Nanos,
@@ -96,14 +96,14 @@ impl CostModel {
     }
 
     /// One preemption of a task by another with at most two reservations, one timeout and
-    /// `ring` replenishments processed: SPR's `O_pre` (§III-G).
-    pub fn preemption(&self, ring: u32) -> Nanos {
+    /// `replenishments` replenishments processed: SPR's `O_pre` (§III-G).
+    pub fn preemption(&self, replenishments: u32) -> Nanos {
         self.interrupt
             + self.handler
             + self.of(&Decision {
                 switched: true,
                 processed: 2,
-                replenishments: ring,
+                replenishments,
                 timeouts: 1,
                 ..Decision::default()
             })

@@ -63,7 +63,7 @@ pub enum Event {
         processed: u32,
         /// Reservations that it touched, where that [is counted](crate::Decision::touched).
         touched: Option<u32>,
-        /// Entries of replenishment rings that it processed.
+        /// Entries of replenishment queues that it processed.
         replenishments: u32,
         /// Timeouts that it processed.
         timeouts: u32,

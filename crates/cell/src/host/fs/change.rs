@@ -16,6 +16,7 @@ use rustix::io::{Errno, Result};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
+use std::time::Instant;
 
 /// The effect of a change on the names of a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -94,14 +95,13 @@ impl Place<'_> {
         }
     }
 
-    /// Checks that the name of a file may be removed; `None` if another thread has to.
+    /// Checks that the name of a file may be removed; `None` if that has to wait for a close.
     fn check_removal(&self, file: Option<&Statx>) -> Option<Result<()>> {
         let Some(status) = file else {
             return Some(Ok(()));
         };
         let is_closing = || !self.account.is_closed();
-        let disk = self.account.disk();
-        disk.check_removal(self.site, status, is_closing)
+        self.account.disk().check_removal(status, is_closing)
     }
 
     /// Remembers the directory that was made after so many look-ups, if it can be removed here soon. Its
@@ -121,7 +121,7 @@ impl Place<'_> {
     }
 
     /// Does `work` with the path, and accounts for added and removed names and files. Returns
-    /// `None` on the cell's thread if it has to wait.
+    /// `None` on the cell's thread if it has to wait, and on another if it has to wait for a close.
     fn make(
         &self,
         effect: Effect,
@@ -187,6 +187,22 @@ impl Place<'_> {
     }
 }
 
+/// Makes a change on a thread that may block, which waits for a file that is being closed only.
+///
+/// # Errors
+/// `BUSY` if that takes too long, besides those of the change.
+fn finish(account: &Account, make: impl Fn() -> Option<Result<()>>) -> Result<()> {
+    let began = Instant::now();
+    loop {
+        if let Some(result) = make() {
+            return result;
+        }
+        if !account.disk().wait_for_close(began) {
+            return Err(Errno::BUSY);
+        }
+    }
+}
+
 /// Does `work` with a path that begins at `start`.
 pub(crate) fn attempt(
     account: &Arc<Account>,
@@ -212,8 +228,7 @@ pub(crate) fn attempt(
             start: start.as_fd(),
             path: &path,
         };
-        // On that thread the change never waits.
-        there.make(effect, &work).unwrap_or(Err(Errno::AGAIN))
+        finish(&account, || there.make(effect, &work))
     })
 }
 
@@ -262,14 +277,14 @@ impl Pair<'_> {
     }
 
     /// Checks that the file that has the second name may lose it, unless it keeps it as the first one.
-    /// `None` if another thread has to.
+    /// `None` if that has to wait for a close.
     fn check_replaced(&self, replaced: Option<&Statx>) -> Option<Result<()>> {
         let Some(replaced) = replaced else {
             return Some(Ok(()));
         };
         let is_closing = || !self.account.is_closed();
         let disk = self.account.disk();
-        match disk.check_removal(self.site, replaced, is_closing) {
+        match disk.check_removal(replaced, is_closing) {
             Some(Ok(())) => Some(Ok(())),
             checked => match self.at_old()? {
                 Ok(Some(old)) if is_same(&old, replaced) => Some(Ok(())),
@@ -279,7 +294,7 @@ impl Pair<'_> {
     }
 
     /// Makes a change with two paths, and accounts for names. Returns `None` on the cell's thread
-    /// if it has to wait.
+    /// if it has to wait, and on another if it has to wait for a close.
     fn make(&self, change: PairChange) -> Option<Result<()>> {
         if !self.site.takes(self.old) || !self.site.takes(self.new) {
             return None;
@@ -348,7 +363,7 @@ pub(crate) fn attempt_pair(
             new: &new,
         };
         // For two file systems the kernel's error is the one that otherwise means an escape.
-        there.make(change).unwrap_or(Err(Errno::AGAIN))
+        finish(&account, || there.make(change))
     })
 }
 

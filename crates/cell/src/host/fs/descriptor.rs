@@ -68,6 +68,10 @@ impl Drop for Node {
         {
             let paid = self.grown().as_ref().map_or(0, Lent::count);
             let disk = files.account().disk();
+            if self.holders.load(Ordering::Acquire) > 0 {
+                // It goes with the table that holds it.
+                disk.let_go(identity);
+            }
             if disk.is_shrunk(identity) {
                 self.fd.expect_write_back();
             }
@@ -77,11 +81,11 @@ impl Drop for Node {
 }
 
 impl Node {
-    /// Creates the node of an opened file, with one holder.
+    /// Creates the node of an opened file, without a holder.
     pub(crate) fn new(fd: OwnedFd, kind: FileType, class: Class) -> Self {
         Self {
             fd: File::new(fd),
-            holders: AtomicU32::new(1),
+            holders: AtomicU32::new(0),
             owner: None,
             window: Mutex::new(None),
             grown: Mutex::new(None),
@@ -204,10 +208,11 @@ impl Node {
         }
     }
 
-    /// It has grown up to an offset, if that is known.
-    pub(super) fn grew(&self, to: Option<u64>, begins: bool) {
+    /// It has grown by so many pages, up to an offset if that is known.
+    pub(super) fn grew(&self, pages: u32, to: Option<u64>, begins: bool) {
         if let Some(owner) = &self.owner {
-            owner.files.account().disk().grew(owner.identity, begins);
+            let disk = owner.files.account().disk();
+            disk.grew(owner.identity, pages, begins);
         }
         *self.grown_to() = to.filter(|_| !self.is_synchronous);
     }
@@ -223,12 +228,19 @@ impl Node {
 
     /// Counts one more holder.
     pub(crate) fn hold(&self) {
-        self.holders.fetch_add(1, Ordering::Relaxed);
+        let is_first = self.holders.fetch_add(1, Ordering::AcqRel) == 0;
+        if is_first && let Some(owner) = &self.owner {
+            owner.files.account().disk().held(owner.identity);
+        }
     }
 
     /// Counts one holder less; returns true if none is left.
     pub(crate) fn let_go(&self) -> bool {
-        self.holders.fetch_sub(1, Ordering::AcqRel) == 1
+        let is_last = self.holders.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last && let Some(owner) = &self.owner {
+            owner.files.account().disk().let_go(owner.identity);
+        }
+        is_last
     }
 
     pub(crate) fn is_directory(&self) -> bool {

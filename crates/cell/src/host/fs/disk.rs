@@ -9,7 +9,7 @@
 //! they never overlap the measurement of a write.
 
 use super::class::{Class, Site, kind_of};
-use super::last_close::{Grows, LastClose};
+use super::last_close::{Grows, LastClose, pages_of};
 use super::status::device;
 use crate::host::kernel;
 use crate::refusals::{Refusals, Reservation};
@@ -71,7 +71,7 @@ pub(crate) struct Disk {
     order: RwLock<()>,
     /// Regular files that are open; no more than descriptors.
     open: Mutex<HashMap<Identity, Seen>>,
-    /// One of them was closed.
+    /// A descriptor of one of them was closed.
     closed: Condvar,
     /// Threads that wait for that; changed while `open` is locked.
     waiting: AtomicU32,
@@ -79,6 +79,9 @@ pub(crate) struct Disk {
 
 /// How long the removal of a name waits for the tenant's files to be closed.
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
+
+/// The time between two looks at them, if no close is noticed: one may be over before it is waited for.
+const NEXT_LOOK: Duration = Duration::from_millis(1);
 
 fn take(counter: &AtomicU64, count: u64, limit: u64) -> Result<()> {
     let add = |taken: u64| taken.checked_add(count).filter(|taken| *taken <= limit);
@@ -201,6 +204,20 @@ impl Disk {
         identity
     }
 
+    /// The guest has a descriptor of it that was opened.
+    pub(super) fn held(&self, identity: Identity) {
+        if let Some(seen) = self.open().get_mut(&identity) {
+            seen.last_close.held();
+        }
+    }
+
+    /// The guest does not have that descriptor any longer: it is about to be closed.
+    pub(super) fn let_go(&self, identity: Identity) {
+        if let Some(seen) = self.open().get_mut(&identity) {
+            seen.last_close.let_go();
+        }
+    }
+
     /// So many pages more are charged for closing it.
     pub(super) fn paid(&self, identity: Identity, pages: u32) {
         if let Some(seen) = self.open().get_mut(&identity) {
@@ -209,14 +226,13 @@ impl Disk {
     }
 
     /// Checks that a name of a file with this status may be removed: that closing it is paid for, if it has
-    /// no name then. While the tenant's files are being closed, it may be one of them: that is waited for, or
-    /// on the cell's thread left to another (`None`). Requires the exclusive lock.
+    /// no name then. `None` while it may be one that is being opened or closed: that can be
+    /// [waited for](Self::wait_for_close). Requires the exclusive lock.
     ///
     /// # Errors
     /// `BUSY`.
     pub(super) fn check_removal(
         &self,
-        site: Site,
         status: &Statx,
         is_closing: impl Fn() -> bool,
     ) -> Option<Result<()>> {
@@ -224,25 +240,24 @@ impl Disk {
             return Some(Ok(()));
         }
         let size = status.stx_size.max(bytes_of(status));
-        let mut open = self.open();
-        let began = Instant::now();
-        loop {
-            match open.get(&identity(status)) {
-                Some(seen) if !seen.last_close.is_paid(size, None) => {}
-                Some(_) | None => return Some(Ok(())),
-            }
-            if !is_closing() || began.elapsed() > CLOSED_WITHIN {
-                return Some(Err(Errno::BUSY));
-            }
-            if site != Site::Blocking {
-                return None;
-            }
-            // The time limit is for a file that was closed between the two looks.
-            self.waiting.fetch_add(1, Ordering::Relaxed);
-            let wait = CLOSED_WITHIN / 100;
-            open = self.closed.wait_for(&self.open, open, wait).0;
-            self.waiting.fetch_sub(1, Ordering::Relaxed);
+        let open = self.open();
+        match open.get(&identity(status)) {
+            Some(seen) if seen.last_close.is_paid(size, None) => Some(Ok(())),
+            Some(seen) if !seen.last_close.is_settled() || is_closing() => None,
+            Some(_) => Some(Err(Errno::BUSY)),
+            None => Some(Ok(())),
         }
+    }
+
+    /// Waits for the close of a descriptor, for a change that began at an instant; whether it is still in time.
+    /// To be called without the exclusive lock, for which a descriptor that is being opened may wait.
+    pub(super) fn wait_for_close(&self, began: Instant) -> bool {
+        let open = self.open();
+        self.waiting.fetch_add(1, Ordering::Relaxed);
+        let (open, _) = self.closed.wait_for(&self.open, open, NEXT_LOOK);
+        self.waiting.fetch_sub(1, Ordering::Relaxed);
+        drop(open);
+        began.elapsed() <= CLOSED_WITHIN
     }
 
     /// Whether a file that is open has no name.
@@ -264,10 +279,10 @@ impl Disk {
         }
     }
 
-    /// A file has grown.
-    pub(super) fn grew(&self, identity: Identity, begins: bool) {
+    /// A file has grown by so many pages.
+    pub(super) fn grew(&self, identity: Identity, pages: u32, begins: bool) {
         if let Some(seen) = self.open().get_mut(&identity) {
-            seen.last_close.grew(begins);
+            seen.last_close.grew(pages, begins);
         }
     }
 
@@ -277,17 +292,20 @@ impl Disk {
         let Some(seen) = open.get_mut(&identity) else {
             return;
         };
-        if !seen.last_close.closed(paid) {
-            return;
-        }
+        let is_last = seen.last_close.closed(paid);
         let is_nameless = seen.is_nameless;
-        open.remove(&identity);
+        if is_last {
+            open.remove(&identity);
+        }
         let is_awaited = self.waiting.load(Ordering::Relaxed) > 0;
         drop(open);
         if is_awaited {
             self.closed.notify_all();
         }
-        if is_nameless && let Ok(extent) = kernel::measure(file) {
+        if is_last
+            && is_nameless
+            && let Ok(extent) = kernel::measure(file)
+        {
             give(&self.bytes, extent.on_disk);
         }
     }
@@ -328,24 +346,30 @@ impl Disk {
             seen.is_shrunk = true;
             is_paid = !seen.is_nameless || seen.last_close.is_paid(size, None);
         }
-        let resized = self.resize_alone(file, size, is_paid);
-        if size == 0
-            && resized.is_ok()
-            && let Some(seen) = self.open().get_mut(&identity)
-        {
-            seen.last_close.emptied();
-        }
-        Some(resized)
+        Some(self.resize_alone((identity, file), size, is_paid))
     }
 
     /// Changes the size of a file; makes it larger only if its last close `is_paid` then.
-    fn resize_alone(&self, file: BorrowedFd<'_>, size: u64, is_paid: bool) -> Result<()> {
+    fn resize_alone(
+        &self,
+        (identity, file): (Identity, BorrowedFd<'_>),
+        size: u64,
+        is_paid: bool,
+    ) -> Result<()> {
         let before = kernel::measure(file)?;
         if size > before.bytes && !is_paid {
             return Err(Errno::DQUOT);
         }
         kernel::resize(file, size)?;
         let after = kernel::measure(file)?;
+        if after.bytes < before.bytes
+            && let Some(seen) = self.open().get_mut(&identity)
+        {
+            let pages = |bytes: u64, on_disk| pages_of(bytes.max(on_disk));
+            let had = pages(before.bytes, before.on_disk);
+            let has = pages(after.bytes, after.on_disk).min(had);
+            seen.last_close.shrank(had, has);
+        }
         let (was, is) = (before.on_disk, after.on_disk);
         if is <= was {
             give(&self.bytes, was - is);

@@ -3,7 +3,7 @@
 use super::class::Site;
 use super::descriptor::Node;
 use super::disk::give;
-use super::last_close::Grows;
+use super::last_close::{Grows, pages_of};
 use super::pages::Lent;
 use super::table::Files;
 use crate::host::kernel;
@@ -90,11 +90,14 @@ impl Growth {
         };
         let at = at.unwrap_or(before.bytes);
         let end = at.saturating_add(taken.asked);
+        let had = before.bytes.max(before.on_disk);
+        let has = had.max(end);
         let grows = Grows {
-            pages: taken.lent.count(),
+            paid: taken.lent.count(),
+            pages: pages_of(has) - pages_of(had),
             begins: node.begins_extent(at),
         };
-        if let Err(errno) = node.check_growth(before.bytes.max(end), grows) {
+        if let Err(errno) = node.check_growth(has, grows) {
             return Some(Err(errno));
         }
         let written = write();
@@ -112,13 +115,13 @@ impl Growth {
                 taken.bytes = 0;
             }
         }
-        let pages = u32::try_from(grown.div_ceil(PAGE as u64)).unwrap_or(u32::MAX);
+        let pages = u32::try_from(pages_of(grown)).unwrap_or(u32::MAX);
         if grown > 0 {
             // What was lent for an extent is kept for one.
             let extent = if grows.begins { taken.extent_pages } else { 0 };
             node.pay(&mut taken.lent, pages.saturating_add(extent));
             let is_whole = grown / PAGE as u64 >= taken.asked / PAGE as u64;
-            node.grew(is_whole.then_some(end), grows.begins);
+            node.grew(pages, is_whole.then_some(end), grows.begins);
         } else if !grows.begins {
             node.goes_on(end);
         }

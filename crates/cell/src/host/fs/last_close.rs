@@ -4,10 +4,12 @@
 //! *extents*, which are runs of blocks. Freeing an extent takes as long as freeing many pages, and how many a
 //! file has depends on how it was written. So growth is charged by pages, and counted as an extent more if
 //! it does not go on where the descriptor's last growth ended, or if that was written out meanwhile.
-//! What a descriptor found in the file when it was opened may be in as many extents as it has pages.
+//! Pages that the file had before the tenant opened it may be in as many extents. Every page is counted as
+//! one of these or as grown, never as both, whichever descriptors are still open.
 //!
 //! A tenant may remove the last name of a file that it has open only if the last close is paid for, and
-//! without a name the file grows only as far.
+//! without a name the file grows only as far. Only a descriptor that the guest has can be the last:
+//! all others are being opened or closed, and the removal of a name waits for them.
 
 use super::class::Class;
 use leasehold_slots::address_range::PAGE;
@@ -26,19 +28,32 @@ pub(super) const OPENED: u32 = 8;
 pub(super) struct LastClose {
     /// How many descriptors it has.
     descriptors: u32,
+    /// How many of them the guest has. The others are being opened or closed.
+    held: u32,
     /// Pages that are charged, for all descriptors.
     paid: u32,
+    /// Pages that it has grown by, through any descriptor since the first of these was opened.
+    grown: u64,
     /// Extents that growth may have made.
     extents: u32,
     /// Whether the file is on a disk.
     has_extents: bool,
 }
 
-/// Growth of a file: pages at the most, and whether it may begin an extent.
+/// A growth of a file that is not made yet.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Grows {
-    pub(super) pages: u32,
+    /// Pages that are charged for it.
+    pub(super) paid: u32,
+    /// Pages that the end of the file moves by.
+    pub(super) pages: u64,
+    /// Whether it may begin an extent.
     pub(super) begins: bool,
+}
+
+/// The pages that so many bytes are in.
+pub(super) fn pages_of(bytes: u64) -> u64 {
+    bytes.div_ceil(PAGE as u64)
 }
 
 impl LastClose {
@@ -46,6 +61,21 @@ impl LastClose {
     pub(super) fn opened(&mut self, class: Class) {
         self.descriptors += 1;
         self.has_extents |= class != Class::Memory;
+    }
+
+    /// The guest has one of the descriptors.
+    pub(super) fn held(&mut self) {
+        self.held += 1;
+    }
+
+    /// The guest does not have it any longer.
+    pub(super) fn let_go(&mut self) {
+        self.held = self.held.saturating_sub(1);
+    }
+
+    /// Whether the guest has every descriptor: none is being opened or closed.
+    pub(super) fn is_settled(self) -> bool {
+        self.held == self.descriptors
     }
 
     /// A descriptor less, and the pages that were charged for it; whether it was the last.
@@ -60,35 +90,40 @@ impl LastClose {
         self.paid = self.paid.saturating_add(pages);
     }
 
-    /// It has grown.
-    pub(super) fn grew(&mut self, begins: bool) {
+    /// It has grown by so many pages.
+    pub(super) fn grew(&mut self, pages: u32, begins: bool) {
+        self.grown = self.grown.saturating_add(pages.into());
         self.extents = self.extents.saturating_add(u32::from(begins));
     }
 
-    /// It was made empty.
-    pub(super) fn emptied(&mut self) {
-        self.extents = 0;
+    /// It was made smaller: it had `before` pages, and has `after`. Which of them are left is not known.
+    pub(super) fn shrank(&mut self, before: u64, after: u64) {
+        let found = before.saturating_sub(self.grown).min(after);
+        self.grown = after - found;
+        if after == 0 {
+            self.extents = 0;
+        }
     }
 
     /// Whether the last close is paid for if the file has so many bytes, after this growth. Any of several
     /// descriptors may be the last, and what is charged for the others is gone then.
     pub(super) fn is_paid(self, bytes: u64, grows: Option<Grows>) -> bool {
         let grows = grows.unwrap_or(Grows {
+            paid: 0,
             pages: 0,
             begins: false,
         });
-        let pages = bytes.div_ceil(PAGE as u64);
-        let charged = u64::from(self.paid) + u64::from(grows.pages);
-        let grown = charged.saturating_sub(u64::from(self.descriptors * OPENED));
-        let found = pages.saturating_sub(grown);
+        let pages = pages_of(bytes);
+        let found = pages.saturating_sub(self.grown.saturating_add(grows.pages));
+        let made = u64::from(self.extents) + u64::from(grows.begins);
         let extents = match self.has_extents {
-            true => found + u64::from(self.extents) + u64::from(grows.begins),
+            true => (found + made).min(pages),
             false => 0,
         };
         // The charge of a descriptor is for the first extent, too.
         let owed = pages + extents.saturating_sub(1) * u64::from(EXTENT_PAGES);
         let pays = match self.descriptors {
-            1 => charged,
+            1 => u64::from(self.paid) + u64::from(grows.paid),
             _ => u64::from(OPENED),
         };
         owed <= pays
@@ -105,9 +140,62 @@ mod tests {
         let mut file = LastClose::default();
         for _ in 0..descriptors {
             file.opened(class);
+            file.held();
             file.pay(OPENED);
         }
         file
+    }
+
+    fn write(file: &mut LastClose, pages: u32, begins: bool) {
+        file.pay(pages);
+        file.grew(pages, begins);
+    }
+
+    #[test]
+    fn a_page_that_a_closed_descriptor_wrote_is_not_found_once_more_by_another() {
+        // Written through one descriptor while there is another: only that is left.
+        for (pages, is_paid) in [(1, true), (OPENED, true), (OPENED + 1, false)] {
+            let mut file = opened(Class::Cached, 2);
+            write(&mut file, pages, true);
+            file.let_go();
+            assert!(!file.is_settled(), "one is being closed");
+            assert!(!file.closed(OPENED + pages));
+            assert!(file.is_settled());
+            let bytes = u64::from(pages) * PAGE;
+            assert_eq!(file.is_paid(bytes, None), is_paid, "{pages}");
+        }
+    }
+
+    #[test]
+    fn a_file_has_no_more_extents_than_pages() {
+        let mut file = opened(Class::Cached, 1);
+        for _ in 0..3 {
+            file.grew(0, true);
+        }
+        assert!(file.is_paid(PAGE, None));
+        assert!(!file.is_paid(2 * PAGE, None));
+    }
+
+    #[test]
+    fn what_is_left_of_a_file_that_was_made_smaller_may_be_what_was_found() {
+        let mut file = opened(Class::Cached, 1);
+        // Two pages were there, and two are added.
+        file.pay(100);
+        file.grew(2, true);
+        let paid = |file: LastClose, pages: u64| {
+            let most = (0..100).take_while(|more| {
+                let mut less = file;
+                less.paid -= more;
+                less.is_paid(pages * PAGE, None)
+            });
+            100 + OPENED + 1 - most.count() as u32
+        };
+        assert_eq!(paid(file, 4), 4 + 2 * EXTENT_PAGES);
+        file.shrank(4, 2);
+        assert_eq!(paid(file, 2), 2 + EXTENT_PAGES);
+        file.shrank(2, 0);
+        file.grew(2, true);
+        assert_eq!(paid(file, 2), OPENED + 1);
     }
 
     #[test]
@@ -128,30 +216,31 @@ mod tests {
         let mut bytes = 0;
         for number in 0..100 {
             let begins = number % 10 == 0;
-            let pages = 4 + u32::from(begins) * EXTENT_PAGES;
+            let grows = Grows {
+                paid: 4 + u32::from(begins) * EXTENT_PAGES,
+                pages: 4,
+                begins,
+            };
             bytes += 4 * PAGE;
-            assert!(file.is_paid(bytes, Some(Grows { pages, begins })));
-            file.pay(pages);
-            file.grew(begins);
+            assert!(file.is_paid(bytes, Some(grows)));
+            file.pay(grows.paid);
+            file.grew(4, begins);
             assert!(file.is_paid(bytes, None));
         }
-        let unpaid = Grows {
-            pages: 4,
-            begins: true,
-        };
         for _ in 0..2 {
-            file.pay(unpaid.pages);
-            file.grew(unpaid.begins);
+            write(&mut file, 4, true);
         }
-        assert!(!file.is_paid(bytes + 8 * PAGE, None), "extents are owed");
-        file.emptied();
-        assert!(file.is_paid(bytes, None));
+        bytes += 8 * PAGE;
+        assert!(!file.is_paid(bytes, None), "extents are owed");
+        file.shrank(bytes / PAGE, 0);
+        file.grew(400, true);
+        assert!(file.is_paid(400 * PAGE, None));
     }
 
     #[test]
     fn of_several_descriptors_any_may_be_the_last() {
         let mut file = opened(Class::Memory, 2);
-        file.pay(100);
+        write(&mut file, 100, true);
         assert!(!file.is_paid(100 * PAGE, None));
         assert!(!file.closed(OPENED));
         assert!(file.is_paid(100 * PAGE, None), "the one that pays is left");

@@ -194,6 +194,7 @@ impl Table {
     pub(crate) fn put(&mut self, mut taken: Taken, open: Open) -> u32 {
         // From here on the table gives it back.
         taken.account = None;
+        open.node.hold();
         if open.node.files().is_some() {
             open.node.pay(&mut taken.freed, u32::MAX);
         }

@@ -32,6 +32,8 @@ struct State {
     claim: Option<u64>,
     /// The response whose head was sent.
     sent: Option<u64>,
+    /// It has no body for the client, however the guest ends the one that it took.
+    is_bodiless: bool,
     /// The bytes that the response states, and those that were written.
     expected: Option<u64>,
     written: u64,
@@ -96,6 +98,7 @@ impl State {
 
     fn finish(&mut self, end: BodyEnd) {
         match end {
+            BodyEnd::Incomplete if self.is_bodiless => self.finish(BodyEnd::Finished(None)),
             BodyEnd::Incomplete => self.fail(Failure::Incomplete),
             BodyEnd::Finished(trailers) if !self.is_over => {
                 self.close();
@@ -136,6 +139,7 @@ impl Exchange {
                 half: Some(Discarded::new(half)),
                 claim: None,
                 sent: None,
+                is_bodiless: false,
                 expected: None,
                 written: 0,
                 end: None,
@@ -245,14 +249,14 @@ impl Exchange {
             let _ = half.respond(ResponseHead { status, fields });
         }
         state.sent = Some(response.number);
-        if !response.has_body {
+        if response.body.is_none() {
             return state.finish(BodyEnd::Finished(None));
         }
         // What has no body states the length of another one's.
-        let states_own = state
+        state.is_bodiless = !state
             .half()
             .is_some_and(|half| has_body(&half.request().method, status));
-        state.expected = expected.filter(|_| states_own);
+        state.expected = expected.filter(|_| !state.is_bodiless);
         match state.end.take() {
             Some((number, end)) if number == response.number => state.finish(end),
             _ => {}

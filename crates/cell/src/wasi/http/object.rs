@@ -3,7 +3,7 @@
 //! Nothing in an object has a destructor. What a guest leaves behind goes with the group of its
 //! execution, as a whole.
 
-use leasehold_reclaim::Extent;
+use leasehold_reclaim::{Extent, Handle};
 
 /// The host's side of a handle.
 #[derive(Debug, Clone, Copy)]
@@ -115,7 +115,8 @@ pub(crate) struct OutgoingResponse {
     pub(super) number: u64,
     pub(super) status: u16,
     pub(super) fields: Packed,
-    pub(super) has_body: bool,
+    /// Its body, once the guest has taken that.
+    pub(super) body: Option<Handle<Object>>,
 }
 
 /// The body of a message that a guest receives.

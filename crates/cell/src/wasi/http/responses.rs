@@ -8,6 +8,7 @@ use super::object::{
     self, Child, IncomingBody, Object, Origin, OutgoingBody, OutgoingResponse, Packed, Sink,
 };
 use super::syntax::is_forbidden;
+use crate::guest::Guest;
 use crate::steps::{mark, step};
 use crate::wasi::objects::Source;
 use crate::wasi::poll::subscribe;
@@ -22,6 +23,16 @@ type Outparam = Resource<kinds::ResponseOutparam>;
 type IncomingResponse = Resource<kinds::IncomingResponse>;
 type Future = Resource<kinds::FutureIncomingResponse>;
 
+/// The bytes that the body of a response has to have, if they are stated, as long as the response has this status:
+/// what has no body states the length of another one's.
+fn expected_bytes(guest: &mut Guest, response: &OutgoingResponse) -> Option<u64> {
+    let number = guest.http().number();
+    let exchange = guest.http().exchange(number);
+    let takes_body = exchange.is_none_or(|exchange| exchange.takes_body(response.status));
+    let stated = response.fields.stated_length().ok()?;
+    stated.filter(|_| takes_body)
+}
+
 impl types::HostOutgoingResponse for Wasi<'_> {
     fn new(&mut self, headers: Fields) -> Result<Response> {
         mark(step!("wasi:http/types", "[constructor]outgoing-response"));
@@ -32,7 +43,7 @@ impl types::HostOutgoingResponse for Wasi<'_> {
             number,
             status: 200,
             fields,
-            has_body: false,
+            body: None,
         };
         make(self.0, Object::Response(response))
     }
@@ -57,6 +68,13 @@ impl types::HostOutgoingResponse for Wasi<'_> {
         }
         response.status = status;
         access::put(handle, Object::Response(response));
+        let expected = expected_bytes(self.0, &response);
+        if let Some(handle) = response.body
+            && let Some(Object::OutgoingBody(mut body)) = access::get(handle)
+        {
+            body.expected = expected;
+            access::put(handle, Object::OutgoingBody(body));
+        }
         Ok(Ok(()))
     }
 
@@ -73,23 +91,18 @@ impl types::HostOutgoingResponse for Wasi<'_> {
         mark(step!("wasi:http/types", "[method]outgoing-response.body"));
         let handle = access::handle(self.0, &response)?;
         let mut response = access::response(self.0, &response)?;
-        let Ok(expected) = response.fields.stated_length() else {
-            return Ok(Err(()));
-        };
-        if response.has_body {
+        if response.fields.stated_length().is_err() || response.body.is_some() {
             return Ok(Err(()));
         }
         let number = self.0.http().number();
-        let exchange = self.0.http().exchange(number);
-        let takes_body = exchange.is_none_or(|exchange| exchange.takes_body(response.status));
         let body = OutgoingBody {
             of: Some(Sink::Response(number, response.number)),
-            expected: expected.filter(|_| takes_body),
+            expected: expected_bytes(self.0, &response),
             written: 0,
             stream: Child::Unborn,
         };
         let body = make(self.0, Object::OutgoingBody(body))?;
-        response.has_body = true;
+        response.body = Some(access::handle(self.0, &body)?);
         access::put(handle, Object::Response(response));
         Ok(Ok(body))
     }

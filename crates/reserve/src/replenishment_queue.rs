@@ -1,7 +1,7 @@
 //! The replenishment queue of a sporadic server: a ring of `(t, b)` (SPR §IV-A, fig. 8).
 //!
 //! The head is the budget that is available from its time on; the others are later replenishments,
-//! sorted by time. Nothing enters or leaves the ring but by a change of contract: the amounts in it
+//! sorted by time. Nothing enters or leaves the queue but by a change of contract: the amounts in it
 //! always add up to the budget. That makes the most frequent batch cheap: when the last entry is
 //! due, all are, and together they are the whole budget.
 
@@ -9,7 +9,7 @@ use crate::contract::{Nanos, REPLENISHMENTS_MAX};
 use crate::id::Index;
 use crate::timers::Timers;
 
-/// Places of a ring, of which it uses as many as its capacity, rounded up to a power of two.
+/// Places of a queue, of which it uses as many as its capacity, rounded up to a power of two.
 pub(crate) const SLOTS: usize = REPLENISHMENTS_MAX as usize;
 
 /// An entry of a replenishment queue.
@@ -59,7 +59,7 @@ impl Watch<'_> {
 /// Laid out as written: what is used most shares its cache line with the first entries.
 #[derive(Debug, Clone)]
 #[repr(C, align(64))]
-pub(crate) struct Ring {
+pub(crate) struct ReplenishmentQueue {
     head: u32,
     len: u32,
     capacity: u32,
@@ -68,10 +68,10 @@ pub(crate) struct Ring {
     slots: [Replenishment; SLOTS],
 }
 
-impl Ring {
-    /// A ring with the whole budget available from `at` on (SPR fig. 8a).
+impl ReplenishmentQueue {
+    /// A queue with the whole budget available from `at` on (SPR fig. 8a).
     pub(crate) const fn new(capacity: u32, at: Nanos, budget: Nanos) -> Self {
-        Ring {
+        ReplenishmentQueue {
             head: 0,
             len: 1,
             capacity,
@@ -81,16 +81,16 @@ impl Ring {
         }
     }
 
-    /// A ring of the given entries, of which there is one at least and whose times must not
+    /// A queue of the given entries, of which there is one at least and whose times must not
     /// decrease. Entries without room postpone the last.
     pub(crate) fn of(capacity: u32, mut entries: impl Iterator<Item = Replenishment>) -> Self {
         let first = entries.next().expect("a budget is not zero");
-        let mut ring = Ring::new(capacity, first.at, first.amount);
+        let mut queue = ReplenishmentQueue::new(capacity, first.at, first.amount);
         for entry in entries {
-            ring.total += entry.amount;
-            ring.push(entry, &mut Watch::Nothing);
+            queue.total += entry.amount;
+            queue.push(entry, &mut Watch::Nothing);
         }
-        ring
+        queue
     }
 
     /// Where the `i`-th entry from the head on is. The second operation changes nothing, since
@@ -130,7 +130,7 @@ impl Ring {
     /// Recycles the depleted head, which is replenished at `back` (SPR Alg. 1 lines 3 and 4, fig.
     /// 8b).
     ///
-    /// The head leaves before its replenishment enters, unlike in the paper, so that a full ring
+    /// The head leaves before its replenishment enters, unlike in the paper, so that a full queue
     /// has room for it and nothing is postponed.
     #[inline]
     pub(crate) fn recycle_head(&mut self, back: Nanos, watch: &mut Watch<'_>) {
@@ -157,7 +157,7 @@ impl Ring {
         );
     }
 
-    /// Queues a replenishment. If the ring is full, the last one is postponed to it and takes
+    /// Queues a replenishment. If the queue is full, the last one is postponed to it and takes
     /// its amount in (Stanovich et al., SPR §IV-A); if the last one has the same time, nothing
     /// is lost by that, and it happens too.
     fn push(&mut self, new: Replenishment, watch: &mut Watch<'_>) {
@@ -287,56 +287,57 @@ impl Ring {
 mod tests {
     use alloc::vec::Vec;
 
-    use super::{Replenishment, Ring, Watch};
+    use super::{Replenishment, ReplenishmentQueue, Watch};
 
-    fn ring(capacity: u32, entries: &[(u64, u64)]) -> Ring {
+    fn queue(capacity: u32, entries: &[(u64, u64)]) -> ReplenishmentQueue {
         let entries = entries
             .iter()
             .map(|&(at, amount)| Replenishment { at, amount });
-        let ring = Ring::of(capacity, entries);
-        ring.check();
-        ring
+        let queue = ReplenishmentQueue::of(capacity, entries);
+        queue.check();
+        queue
     }
 
-    fn entries(ring: &Ring) -> Vec<(u64, u64)> {
-        ring.check();
-        ring.entries()
+    fn entries(queue: &ReplenishmentQueue) -> Vec<(u64, u64)> {
+        queue.check();
+        queue
+            .entries()
             .map(|Replenishment { at, amount }| (at, amount))
             .collect()
     }
 
     #[test]
     fn fig_8a_at_first_the_whole_budget_is_there() {
-        assert_eq!(entries(&Ring::new(4, 7, 20)), [(7, 20)]);
+        assert_eq!(entries(&ReplenishmentQueue::new(4, 7, 20)), [(7, 20)]);
     }
 
     #[test]
     fn fig_8b_a_used_head_comes_back_a_period_later() {
-        let mut ring = ring(4, &[(10, 5), (20, 6), (30, 9)]);
-        ring.recycle_head(10 + 40, &mut Watch::Nothing);
-        assert_eq!(entries(&ring), [(20, 6), (30, 9), (50, 5)]);
+        let mut queue = queue(4, &[(10, 5), (20, 6), (30, 9)]);
+        queue.recycle_head(10 + 40, &mut Watch::Nothing);
+        assert_eq!(entries(&queue), [(20, 6), (30, 9), (50, 5)]);
     }
 
     #[test]
     fn fig_8c_what_is_due_becomes_one_entry_at_the_time_of_the_last() {
-        let mut some = ring(4, &[(10, 5), (20, 6), (30, 9), (50, 2)]);
+        let mut some = queue(4, &[(10, 5), (20, 6), (30, 9), (50, 2)]);
         assert_eq!(some.merge_due(35, &mut Watch::Nothing), 2);
         assert_eq!(entries(&some), [(30, 20), (50, 2)]);
-        let mut all = ring(4, &[(10, 5), (20, 6), (30, 9), (50, 2)]);
+        let mut all = queue(4, &[(10, 5), (20, 6), (30, 9), (50, 2)]);
         assert_eq!(all.merge_due(50, &mut Watch::Nothing), 3);
         assert_eq!(entries(&all), [(50, 22)]);
-        let mut none = ring(4, &[(10, 5), (20, 6)]);
+        let mut none = queue(4, &[(10, 5), (20, 6)]);
         assert_eq!(none.merge_due(9, &mut Watch::Nothing), 0);
         assert_eq!(entries(&none), [(10, 5), (20, 6)]);
     }
 
     #[test]
-    fn a_full_ring_postpones_its_last_entry() {
-        let mut full = ring(2, &[(10, 5), (20, 6)]);
+    fn a_full_queue_postpones_its_last_entry() {
+        let mut full = queue(2, &[(10, 5), (20, 6)]);
         full.split_head(2, 50, &mut Watch::Nothing);
         assert_eq!(entries(&full), [(10, 3), (50, 8)]);
         // With room for one entry, what is left of the head waits too.
-        let mut single = ring(1, &[(10, 5)]);
+        let mut single = queue(1, &[(10, 5)]);
         single.split_head(2, 50, &mut Watch::Nothing);
         assert_eq!(entries(&single), [(50, 5)]);
     }

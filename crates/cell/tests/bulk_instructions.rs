@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use leasehold_cell::bulk::{CHUNK, TABLE_CHUNK, chunk_bulk_operations};
+use leasehold_cell::bulk_instructions::{CHUNK, TABLE_CHUNK, chunk_bulk_operations};
 use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::preempt::Mechanism;
 use proptest::collection::vec;

@@ -1,6 +1,6 @@
 //! Time slices of the ready tasks of one server, and of the background servers.
 //!
-//! A time slice (turn) lasts as long as the server's `slice`, in time that its task really ran. The
+//! A time slice lasts as long as the server's `slice`, in time that its task really ran. The
 //! timer fires at its end only if another task or server can run then (SPR §III: a timer that does
 //! not switch is unnecessary). A task whose wake-up is due waits like a ready one: it joins when a
 //! slice ends, one task at a time, whether the slice was used up or given up.
@@ -16,12 +16,12 @@ use crate::server::State;
 
 impl Scheduler {
     /// Ends the slices of the running task and of its server if they are used up.
-    pub(crate) fn end_turn(&mut self, index: Index) {
+    pub(crate) fn end_slice(&mut self, index: Index) {
         let server = self.servers.at(index);
         if server.state != State::Ready {
             return;
         }
-        let (task, all) = (server.has_used_turn(), server.have_all_used_turn());
+        let (task, all) = (server.has_used_slice(), server.have_all_used_slice());
         if task {
             self.rotate_tasks(index);
         }
@@ -32,14 +32,14 @@ impl Scheduler {
 
     /// Ensures that the next task starts with a slice that has not ended: it may have ended with
     /// the budget, or before other tasks joined.
-    pub(crate) fn begin_turn(&mut self, next: Option<Index>) -> Option<Index> {
+    pub(crate) fn begin_fresh_slice(&mut self, next: Option<Index>) -> Option<Index> {
         let mut index = next?;
-        if self.servers.at(index).have_all_used_turn() {
+        if self.servers.at(index).have_all_used_slice() {
             self.rotate_servers(index);
             index = self.background.first()?;
         }
         self.servers.at_mut(index).begin_slice();
-        if self.servers.at(index).has_used_turn() {
+        if self.servers.at(index).has_used_slice() {
             self.rotate_tasks(index);
         }
         Some(index)
@@ -51,7 +51,7 @@ impl Scheduler {
         self.tasks.wake_sleeper(index, self.billing.now());
         if self.tasks.has_several_ready(index) {
             self.tasks.rotate(index);
-            self.servers.at_mut(index).turn = 0;
+            self.servers.at_mut(index).slice_used = 0;
         }
     }
 
@@ -60,11 +60,11 @@ impl Scheduler {
     fn rotate_servers(&mut self, index: Index) {
         self.let_a_sleeping_server_join();
         if self.background.has_several() {
-            self.servers.at_mut(index).turn_of_all = 0;
+            self.servers.at_mut(index).slice_used_by_all = 0;
             self.background.rotate();
-            // Another server's turn begins, whatever is left of its last.
+            // Another server's slice begins, whatever is left of its last.
             if let Some(first) = self.background.first() {
-                self.servers.at_mut(first).turn_of_all = 0;
+                self.servers.at_mut(first).slice_used_by_all = 0;
             }
         }
     }
@@ -73,13 +73,13 @@ impl Scheduler {
     /// be one whose wake-up is due; it has a slice of its own within that of its server.
     pub(crate) fn hand_over(&mut self, index: Index) {
         self.tasks.wake_sleeper(index, self.billing.now());
-        self.servers.at_mut(index).turn = 0;
+        self.servers.at_mut(index).slice_used = 0;
     }
 
     /// The last ready task of a server has stopped.
-    pub(crate) fn give_up_turn(&mut self, index: Index) {
+    pub(crate) fn give_up_slice(&mut self, index: Index) {
         let server = self.servers.at_mut(index);
-        server.turn_of_all = 0;
+        server.slice_used_by_all = 0;
         if server.is_background() {
             self.let_a_sleeping_server_join();
         }
@@ -106,11 +106,11 @@ impl Scheduler {
             if has_others { end } else { other.max(end) }
         };
         let several = self.tasks.has_several_ready(index);
-        let of_task = end(server.turn, several, self.tasks.next_wake(index));
+        let of_task = end(server.slice_used, several, self.tasks.next_wake(index));
         if !server.is_background() {
             return of_task;
         }
         let (several, other) = (self.background.has_several(), self.background.earliest());
-        of_task.min(end(server.turn_of_all, several, other))
+        of_task.min(end(server.slice_used_by_all, several, other))
     }
 }

@@ -1,0 +1,92 @@
+//! `lockscope agreement`: how well scores predict what `lockscope verify` measured.
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use leasehold_lockscope::{Agreement, Measured, Pair, Trace};
+use serde::Serialize;
+
+use crate::command::read::print;
+use crate::command::render::{agreement_line, pair_table};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+The trace of a RESULT is beside it, and ends with `.trace` where it ends with `.json`.
+
+Example:
+  lockscope agreement pairs/*.json --held-out image --held-out archive --svg agreement.svg")]
+pub(crate) struct AgreementArguments {
+    /// Results of `lockscope verify --result`.
+    #[arg(required = true, value_name = "RESULT")]
+    results: Vec<PathBuf>,
+
+    /// A workload that nothing was tuned by: pairs whose names have it are shown on their own, too.
+    #[arg(long, value_name = "NAME")]
+    held_out: Vec<String>,
+
+    /// Where traces are, if not beside the results: of the same pairs, recorded elsewhere.
+    #[arg(long, value_name = "DIRECTORY")]
+    traces: Option<PathBuf>,
+
+    /// What it costs to write to a cache line that another processor wrote last, in nanoseconds of the traces'
+    /// clock, if not what the traces say.
+    #[arg(long, value_name = "N")]
+    move_ns: Option<u64>,
+
+    /// What a workload may be measured to lose that loses nothing, in parts of its time.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
+    noise: f64,
+
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is printed as JSON.
+#[derive(Debug, Serialize)]
+struct Everything {
+    pairs: Vec<Pair>,
+    all: Agreement,
+    held_out: Option<Agreement>,
+}
+
+/// `lockscope agreement`.
+pub(crate) fn agreement(arguments: &AgreementArguments) -> Result<()> {
+    let mut pairs = Vec::new();
+    for result in &arguments.results {
+        let text = std::fs::read_to_string(result)
+            .with_context(|| format!("cannot read {}", result.display()))?;
+        let measured: Measured = serde_json::from_str(&text)
+            .with_context(|| format!("{} is not a result of verify", result.display()))?;
+        let beside = result.with_extension("trace");
+        let trace = match (&arguments.traces, beside.file_name()) {
+            (Some(directory), Some(name)) => directory.join(name),
+            _ => beside,
+        };
+        let mut trace = Trace::read(&trace)?;
+        trace.move_ns = arguments.move_ns.or(trace.move_ns);
+        pairs.extend(Pair::both(&measured, &trace));
+    }
+    pairs.sort_by(|one, two| two.predicted.total_cmp(&one.predicted));
+    let is_held_out = |pair: &&Pair| {
+        let mut names = arguments.held_out.iter();
+        names.any(|name| pair.name.split([' ', ':']).any(|part| part == name))
+    };
+    let held_out: Vec<_> = pairs.iter().filter(is_held_out).cloned().collect();
+    let all = Agreement::of(&pairs, arguments.noise);
+    let held_out = (!held_out.is_empty()).then(|| Agreement::of(&held_out, arguments.noise));
+    if arguments.json {
+        let everything = Everything {
+            pairs,
+            all,
+            held_out,
+        };
+        return print(&(serde_json::to_string(&everything)? + "\n"));
+    }
+    print(&pair_table(&pairs))?;
+    print(&agreement_line("all", &all))?;
+    match &held_out {
+        Some(held_out) => print(&agreement_line("held out", held_out)),
+        None => Ok(()),
+    }
+}

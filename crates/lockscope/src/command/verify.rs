@@ -1,0 +1,271 @@
+//! `lockscope verify`: what the score of a pair of workloads predicts, beside what each of them takes
+//! longer when the other one runs.
+
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use leasehold_lockscope::{Block, Measured, Pair, Trace, Workload};
+
+use crate::command::duration::parse_duration;
+use crate::command::read::print;
+use crate::command::record::{self, Common};
+use crate::command::render::pair_table;
+use crate::command::stop::{LOOK, stop_on_signals, stopped};
+use crate::command::workloads::{Setting, Workloads};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+a and b run beside each other, a runs beside the control and the control beside b, in turns and in another
+order each time: what is compared was measured within a second. The control is a workload that takes no
+locks: what slows a workload that runs beside it is not locks. Then a and b are recorded.
+
+Each CMD prints `ready`, waits for a line, and prints `round` after each piece of work. In it, {} stands
+for the workload's name: a, b, control.
+
+Example:
+  lockscope verify --pin --a 'workload --tell file-create /srv/{}' --b 'workload --tell mem-8k /srv/{}' \\
+    --control 'workload spin /srv/{}' --out create-mem.trace --result create-mem.json
+  lockscope agreement create-mem.json")]
+pub(crate) struct Verify {
+    /// Command of the first workload.
+    #[arg(long, value_name = "CMD")]
+    a: String,
+
+    /// Command of the second one.
+    #[arg(long, value_name = "CMD")]
+    b: String,
+
+    /// Command of the control.
+    #[arg(long, value_name = "CMD")]
+    control: String,
+
+    /// How often each of the three combinations is measured.
+    #[arg(long, value_name = "N", default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    blocks: u32,
+
+    /// For how long a combination is measured each time.
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = parse_duration)]
+    each: Duration,
+
+    /// The share of two processors that other programs of this machine may take: a combination in which it
+    /// is more is measured again.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.03)]
+    disturbed: f64,
+
+    /// For how long both are recorded.
+    #[arg(long = "for", value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
+    time: Duration,
+
+    /// Where the result goes, for `lockscope agreement`.
+    #[arg(long, value_name = "FILE")]
+    result: PathBuf,
+
+    #[command(flatten)]
+    setting: Setting,
+
+    #[command(flatten)]
+    common: Common,
+}
+
+/// The workloads, by their number.
+const A: usize = 0;
+const B: usize = 1;
+const BESIDE_A: usize = 2;
+const BESIDE_B: usize = 3;
+
+/// How often a combination is measured until it is not disturbed.
+const ATTEMPTS: u32 = 200;
+/// Of a combination, what is not looked at: caches and lists still have what the last one left.
+const SETTLING: Duration = Duration::from_millis(60);
+/// As many rounds as have a median.
+const FEWEST: usize = 3;
+
+/// `lockscope verify`.
+pub(crate) fn verify(arguments: &Verify) -> Result<()> {
+    record::check(&arguments.common)?;
+    stop_on_signals()?;
+    let setting = Setting {
+        when_ready: true,
+        ..arguments.setting.clone()
+    };
+    let mut workloads = Workloads::of(&setting)?;
+    // Controls are where the workload is that they stand for.
+    for (name, command, place) in [
+        ("a", &arguments.a, 0),
+        ("b", &arguments.b, 1),
+        ("control-beside-a", &arguments.control, 1),
+        ("control-beside-b", &arguments.control, 0),
+    ] {
+        workloads.add_at(name, &command.replace("{}", name), place)?;
+    }
+    let targets = workloads.targets();
+    let mut recorder = record::load(&arguments.common, &targets[..=B])?;
+    workloads.launch(false)?;
+    for index in 0..workloads.len() {
+        workloads.go(index)?;
+        workloads.until_ready(index)?;
+        workloads.begin(index)?;
+        workloads.freeze(index, true)?;
+    }
+    let blocks = measure(&mut workloads, arguments)?;
+
+    recorder.attach()?;
+    let begun = Instant::now();
+    for index in [A, B] {
+        drop(workloads.launched(index)?.take_rounds());
+        workloads.freeze(index, false)?;
+    }
+    workloads.wait(arguments.time)?;
+    let ran_ns = u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let mut described = Vec::new();
+    for (index, what) in [(A, &arguments.a), (B, &arguments.b)] {
+        let rounds = workloads.launched(index)?.take_rounds().len() as f64;
+        described.push(Workload {
+            name: workloads.name(index).to_owned(),
+            what: what.clone(),
+            ran_ns,
+            own_ns: (rounds * apart_ms(&blocks, index) * 1e6) as u64,
+        });
+    }
+    let platform = setting.platform.name();
+    let trace = record::finish(recorder, described, platform, &arguments.common)?;
+    workloads.end()?;
+    trace.write(&arguments.common.out)?;
+    save(arguments, &trace, blocks)
+}
+
+fn measure(workloads: &mut Workloads, arguments: &Verify) -> Result<Vec<Block>> {
+    let mut blocks = Vec::new();
+    for number in 0..arguments.blocks {
+        let mut block = Block::default();
+        for step in 0..3 {
+            match (number + step) % 3 {
+                0 => {
+                    let [a, b] = beside(workloads, arguments, [A, B])?;
+                    block.together_ms = [median(workloads, a, A)?, median(workloads, b, B)?];
+                }
+                1 => {
+                    let [a, _] = beside(workloads, arguments, [A, BESIDE_A])?;
+                    block.apart_ms[A] = median(workloads, a, A)?;
+                }
+                _ => {
+                    let [b, _] = beside(workloads, arguments, [B, BESIDE_B])?;
+                    block.apart_ms[B] = median(workloads, b, B)?;
+                }
+            }
+        }
+        blocks.push(block);
+    }
+    Ok(blocks)
+}
+
+/// Lets two run until other programs of the machine have not disturbed them.
+fn beside(
+    workloads: &mut Workloads,
+    arguments: &Verify,
+    pair: [usize; 2],
+) -> Result<[Vec<Instant>; 2]> {
+    for _ in 0..ATTEMPTS {
+        let (rounds, disturbed) = attempt(workloads, arguments.each, pair)?;
+        if disturbed <= arguments.disturbed {
+            return Ok(rounds);
+        }
+    }
+    bail!("other programs disturbed the workloads each of {ATTEMPTS} times")
+}
+
+/// Lets two run for `time`, and until those that tell of rounds have told of some: when they did, and
+/// which share of two processors other programs took meanwhile.
+fn attempt(
+    workloads: &mut Workloads,
+    time: Duration,
+    pair: [usize; 2],
+) -> Result<([Vec<Instant>; 2], f64)> {
+    let used = |workloads: &Workloads| {
+        let own: u64 = pair.iter().map(|index| workloads.cpu_ns(*index)).sum();
+        all_cpu_ns().map(|all| all.saturating_sub(own))
+    };
+    let (before, began) = (used(workloads), Instant::now());
+    for index in pair {
+        workloads.freeze(index, false)?;
+    }
+    std::thread::sleep(SETTLING);
+    for index in pair {
+        drop(workloads.launched(index)?.take_rounds());
+    }
+    let begun = Instant::now();
+    let mut rounds = [Vec::new(), Vec::new()];
+    let few = |rounds: &[Vec<Instant>; 2]| {
+        let told = pair.iter().zip(rounds).filter(|(index, _)| **index <= B);
+        told.into_iter().any(|(_, rounds)| rounds.len() <= FEWEST)
+    };
+    while (begun.elapsed() < time || few(&rounds)) && !stopped() {
+        std::thread::sleep(LOOK);
+        for (index, rounds) in pair.iter().zip(&mut rounds) {
+            let launched = workloads.launched(*index)?;
+            rounds.extend(launched.take_rounds());
+            if let Some(status) = launched.ended()? {
+                bail!("a workload ended while it was measured ({status})");
+            }
+        }
+    }
+    for index in pair {
+        workloads.freeze(index, true)?;
+    }
+    let others = used(workloads).zip(before);
+    let others = others.map_or(0, |(after, before)| after.saturating_sub(before));
+    let disturbed = others as f64 / (2 * began.elapsed().as_nanos()) as f64;
+    match stopped() {
+        true => bail!("stopped"),
+        false => Ok((rounds, disturbed)),
+    }
+}
+
+/// The median of what a round takes beside the control.
+fn apart_ms(blocks: &[Block], index: usize) -> f64 {
+    let mut times: Vec<_> = blocks.iter().map(|block| block.apart_ms[index]).collect();
+    times.sort_by(f64::total_cmp);
+    times.get(times.len() / 2).copied().unwrap_or(0.0)
+}
+
+/// How much time tasks, interrupts and other machines of the same host have had the processors of this
+/// machine, in nanoseconds, as the kernel's clock of some milliseconds sees it (`/proc/stat`).
+fn all_cpu_ns() -> Option<u64> {
+    /// A unit of the file, by Linux's promise to programs.
+    const TICK_NS: u64 = 10_000_000;
+    let text = std::fs::read_to_string("/proc/stat").ok()?;
+    let all = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let ticks: Option<Vec<u64>> = all
+        .split_whitespace()
+        .map(|ticks| ticks.parse().ok())
+        .collect();
+    // User, nice, system, idle, waiting for a disk, interrupts, their rest, stolen.
+    match ticks?.as_slice() {
+        [user, nice, system, _, _, hard, soft, stolen, ..] => {
+            Some((user + nice + system + hard + soft + stolen) * TICK_NS)
+        }
+        _ => None,
+    }
+}
+
+/// The median of the milliseconds between rounds.
+fn median(workloads: &Workloads, rounds: Vec<Instant>, index: usize) -> Result<f64> {
+    let between = |pair: &[Instant]| (pair[1] - pair[0]).as_secs_f64() * 1e3;
+    let mut times: Vec<_> = rounds.windows(2).map(between).collect();
+    times.sort_by(f64::total_cmp);
+    let middle = times.get(times.len() / 2).copied();
+    middle.with_context(|| format!("workload {} told of no round", workloads.name(index)))
+}
+
+fn save(arguments: &Verify, trace: &Trace, blocks: Vec<Block>) -> Result<()> {
+    let measured = Measured {
+        name: trace.name.clone(),
+        platform: trace.platform.clone(),
+        blocks,
+    };
+    let file = &arguments.result;
+    let text = serde_json::to_string(&measured)? + "\n";
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    print(&pair_table(&Pair::both(&measured, trace)))
+}
