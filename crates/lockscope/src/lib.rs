@@ -30,6 +30,7 @@
 //! | platforms of workloads, and their comparison | [`platform`], `compare` |
 //! | a worker beside thrashers | `command/interfere` (of the program) |
 //! | the metric of isolation | `score` |
+//! | whether a score comes true: predicted and measured slowdowns | `agreement` |
 //!
 //! # Example
 //! ```
