@@ -122,14 +122,21 @@ impl Server {
 
 #[test]
 fn a_guest_answers_and_one_that_fails_harms_no_other_request() {
+    answers_and_fails_alone("instance");
+}
+
+#[test]
+fn the_same_holds_with_a_tenant_for_each_request() {
+    answers_and_fails_alone("tenant");
+}
+
+fn answers_and_fails_alone(fresh: &str) {
+    let http =
+        format!("routes = [\"/*\"], timeout = \"1s\", server_timing = true, fresh = \"{fresh}\"");
     let leases = Leases::new(
         "",
         &[
-            (
-                "any",
-                "web.wasm",
-                "routes = [\"/*\"], timeout = \"1s\", server_timing = true",
-            ),
+            ("any", "web.wasm", &http),
             ("shop", "web.wasm", "routes = [\"/env\"]"),
         ],
     );
