@@ -41,7 +41,7 @@
 //! | a program, and what it is given | [`program`], `outline`, `surroundings`, `given`, `entropy` |
 //! | the start of a tenant | `starting`, [`build_error`] |
 //! | an execution: its store, its fiber, its data | `execution`, `fiber`, `guest`, `worker`, `exit` |
-//! | what a guest calls: kernel objects, WASI, files | `abi`, `wasi`, `host`; requests: `serving`; calls of its exports: `calls`, `call_bytes` |
+//! | what a guest calls: kernel objects, WASI, files | `abi`, `wasi`, `host`; requests: `serving`, each in a tenant of its own: `request_tenant`; calls of its exports: `calls`, `call_bytes` |
 //! | host steps: the table, the caps, the watch | [`steps`] |
 //! | charges outside of the arena, and limits for a tenant in total | [`meter`], `limiter`, [`share`], `mappings` |
 //! | arenas, linear memories, stacks | `arena_backing`, [`memory`], `pools` |
