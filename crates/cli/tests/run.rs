@@ -277,7 +277,7 @@ fn an_end_has_a_bound_under_any_reservation_that_is_admitted() {
     for (budget, cpu) in [("40ms", 6), ("50ms", 6), ("200ms", 8), ("200ms", 2)] {
         let lease = leasehold.write(
             "lease.toml",
-            &format!(
+            format!(
                 "[tenant.spin]\ncomponent = \"{spin}\"\nreclaim.budget = \"{budget}\"\n\
                  cpu = {{ budget = \"{cpu}ms\", period = \"10ms\", priority = 1 }}\n"
             ),
