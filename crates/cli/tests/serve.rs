@@ -290,11 +290,15 @@ fn what_cannot_be_served_is_named_before_anything_starts() {
         66,
         &["listener.main.tls: cannot read ", "none.pem"],
     );
-    let fresh = Leases::new(
+    let twice = Leases::new(
         "",
-        &[("a", "web.wasm", "routes = [\"/*\"], fresh = \"tenant\"")],
+        &[(
+            "a",
+            "web.wasm",
+            "routes = [\"/*\"], fresh = \"tenant\", reuse = 2",
+        )],
     );
-    fresh.refuses("serve", 78, &["tenant.a.http.fresh: found \"tenant\""]);
+    twice.refuses("serve", 78, &["tenant.a.http.reuse: found the number 2"]);
     let command = Leases::new("", &[("a", "hello-p2.wasm", route)]);
     command.refuses("serve", 65, &["tenant.a: "]);
     let other = Leases::new("", &[("a", "web.wasm", route)]);
