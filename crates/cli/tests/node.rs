@@ -246,6 +246,16 @@ fn what_is_ordered_while_a_tenant_is_replaced_is_not_undone_by_the_replacement()
         assert_eq!(node.command(&["start", "shop"]).0, Some(0));
         assert_eq!(node.get("/").0, 200);
     }
+    // A kill before the replacement is answered, too, whatever runs then.
+    for _ in 0..10 {
+        std::thread::scope(|scope| {
+            let killed = scope.spawn(|| ask("POST /v1/tenants/shop/kill"));
+            assert!(ask("POST /v1/tenants/shop/replace").starts_with("HTTP/1.1 200"));
+            let killed = killed.join().expect("an answer");
+            assert!(killed.starts_with("HTTP/1.1 200"), "{killed}");
+        });
+        assert_eq!(node.command(&["start", "shop"]).0, Some(0));
+    }
     altered(&node, 4);
     std::thread::scope(|scope| {
         let replaced = scope.spawn(|| ask("POST /v1/tenants/shop/replace"));

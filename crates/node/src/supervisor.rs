@@ -354,7 +354,14 @@ impl Supervisor {
             .iter_mut()
             .chain(&mut ward.leaving)
             .for_each(Life::kill);
-        let end = next_end(ward);
+        let end = match ward.is_gone() {
+            true => next_end(ward),
+            false => {
+                let (sender, receiver) = oneshot::channel();
+                ward.killing.push(sender);
+                Ok(receiver)
+            }
+        };
         self.keep();
         end
     }

@@ -110,6 +110,8 @@ pub struct Ward {
     pub(crate) since: Timestamp,
     pub(crate) ended: Option<Ended>,
     pub(crate) last_end: Option<End>,
+    /// They are told when the lives are over that were killed, whatever has taken their place.
+    pub(crate) killing: Vec<oneshot::Sender<End>>,
     /// They are told of the next end.
     pub(crate) waiting: Vec<oneshot::Sender<End>>,
     pub(crate) seen: Seen,
@@ -142,6 +144,7 @@ impl Ward {
             since: Timestamp::now(),
             ended: None,
             last_end: None,
+            killing: Vec::new(),
             waiting: Vec::new(),
             seen: Seen::default(),
             is_deleted: false,
@@ -187,6 +190,12 @@ impl Ward {
     pub fn is_over(&self) -> bool {
         let is_gone = self.life.is_none() && self.leaving.is_empty() && self.pending.is_none();
         is_gone && !self.restarts.is_due_later()
+    }
+
+    /// Whether a life that was killed is not over.
+    pub(crate) fn is_ending(&self) -> bool {
+        let mut lives = self.life.iter().chain(&self.leaving);
+        lives.any(|life| life.phase == Phase::Killed)
     }
 
     /// Whether nothing of it is there, or is going to be.

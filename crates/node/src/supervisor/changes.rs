@@ -255,6 +255,7 @@ impl Supervisor {
             let before = &mut self.wards[at];
             ward.restarts = Restarts::default().after(&before.restarts);
             ward.last_end = before.last_end.take();
+            ward.killing = std::mem::take(&mut before.killing);
             ward.waiting = std::mem::take(&mut before.waiting);
             ward.leaving = std::mem::take(&mut before.leaving);
             ward.leaving.extend(before.life.take());

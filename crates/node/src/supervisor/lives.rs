@@ -112,6 +112,11 @@ impl Supervisor {
                 self.over(at, &life, ended, is_last);
             }
             let ward = &mut self.wards[at];
+            if let (false, Some(end)) = (ward.is_ending(), &ward.last_end) {
+                for killing in ward.killing.drain(..) {
+                    let _ = killing.send(end.clone());
+                }
+            }
             if let (true, Some(end)) = (ward.is_gone(), &ward.last_end) {
                 for waiting in ward.waiting.drain(..) {
                     let _ = waiting.send(end.clone());
@@ -158,7 +163,7 @@ impl Supervisor {
         self.ends.push_back(end.clone());
         self.counted_ends.add(&end);
         let ward = &mut self.wards[at];
-        if is_last || ward.last_end.is_none() {
+        if is_last || ward.last_end.is_none() || !ward.killing.is_empty() {
             ward.last_end = Some(end);
         }
         if !is_last {
