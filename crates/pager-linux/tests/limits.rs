@@ -370,8 +370,8 @@ fn memory_is_no_place_for_a_swap_file() {
     };
     assert_eq!(
         error.to_string(),
-        "swap file /dev/shm/leasehold-swap: found a directory on tmpfs, which is memory; allowed \
-         is one on a file system that keeps its files on a disk"
+        "swap file /dev/shm/leasehold-swap: found a directory on tmpfs, which is memory; allowed: \
+         one on a file system that keeps its files on a disk"
     );
     assert!(!std::path::Path::new("/dev/shm/leasehold-swap").exists());
 }
