@@ -308,6 +308,45 @@ fn a_tenant_takes_no_more_of_a_disk_than_its_lease_says_a_file_without_a_name_in
     }
 }
 
+/// Makes files of 3 MiB one after the other, closes each and then removes its name; exits with the first errno.
+const ONE_FILE_AT_A_TIME: &str = r#"(module
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_unlink_file" (func $unlink (param i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_close" (func $close (param i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 3)
+  (data (i32.const 0) "file")
+  (data (i32.const 32) "\00\00\01\00\00\00\01\00") ;; 64 KiB at 64 KiB
+  (func $try (param $errno i32)
+    (if (local.get $errno) (then (call $exit (local.get $errno)))))
+  (func (export "_start") (local $files i32) (local $writes i32)
+    (local.set $files (i32.const 20))
+    (loop $more
+      (call $try (call $path_open (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 4) (i32.const 1)
+        (i64.const 0x400042) (i64.const 0) (i32.const 0) (i32.const 48)))
+      (local.set $writes (i32.const 48))
+      (loop $fill
+        (call $try (call $write (i32.load (i32.const 48)) (i32.const 32) (i32.const 1) (i32.const 56)))
+        (br_if $fill (local.tee $writes (i32.sub (local.get $writes) (i32.const 1)))))
+      (call $try (call $close (i32.load (i32.const 48))))
+      (call $try (call $unlink (i32.const 3) (i32.const 0) (i32.const 4)))
+      (br_if $more (local.tee $files (i32.sub (local.get $files) (i32.const 1)))))))"#;
+
+#[test]
+fn a_file_that_was_closed_and_removed_leaves_its_space_to_the_next() {
+    for directory in directories() {
+        let cell = cell();
+        let program = cell.compile(ONE_FILE_AT_A_TIME.as_bytes());
+        let surroundings = beneath(directory.path(), true);
+        let program = program.expect("it compiles");
+        let (ended, _) = run(&cell, program, disk(4 << 20, 1), surroundings);
+        assert_eq!(ended.exit, Exit::Code(0), "{directory:?}");
+        assert!(ended.refusals.is_empty(), "{:?}", ended.refusals);
+    }
+}
+
 #[test]
 fn a_tenant_makes_no_more_names_than_its_lease_says() {
     for directory in directories() {

@@ -77,7 +77,7 @@ pub(crate) struct Disk {
     waiting: AtomicU32,
 }
 
-/// How long the removal of a name waits for the tenant's files to be closed.
+/// How long the removal of a name, or a write, waits for the tenant's files to be closed.
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
 /// The time between two looks at them, if no close is noticed: one may be over before it is waited for.
@@ -155,10 +155,48 @@ impl Disk {
     /// # Errors
     /// `DQUOT` when the tenant has added as many as it may.
     pub(super) fn take(&self, bytes: u64) -> Result<()> {
-        take(&self.bytes, bytes, self.limit.bytes.get()).inspect_err(|_| {
+        self.try_take(bytes).inspect_err(|_| {
             let enough = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
             self.refusals.record(Reservation::DiskBytes, enough);
         })
+    }
+
+    fn try_take(&self, bytes: u64) -> Result<()> {
+        take(&self.bytes, bytes, self.limit.bytes.get())
+    }
+
+    /// Takes bytes, before they are written; `None` while files are closed whose bytes may be enough: that
+    /// can be [waited for](Self::take_after_closes).
+    ///
+    /// # Errors
+    /// `DQUOT` when the tenant has added as many as it may.
+    pub(super) fn take_now(&self, bytes: u64, is_closing: bool) -> Option<Result<()>> {
+        match is_closing {
+            true => self.try_take(bytes).ok().map(Ok),
+            false => Some(self.take(bytes)),
+        }
+    }
+
+    /// Takes bytes, before they are written, on a thread that may block: waits for files that are being closed.
+    ///
+    /// # Errors
+    /// `DQUOT` when the tenant has added as many as it may.
+    pub(super) fn take_after_closes(
+        &self,
+        bytes: u64,
+        is_closing: impl Fn() -> bool,
+    ) -> Result<()> {
+        let began = Instant::now();
+        // The question comes first: what the last close gives back must not be missed.
+        while is_closing() {
+            if self.try_take(bytes).is_ok() {
+                return Ok(());
+            }
+            if !self.wait_for_close(began) {
+                break;
+            }
+        }
+        self.take(bytes)
     }
 
     /// Counts bytes that were written without being taken before.
@@ -297,16 +335,19 @@ impl Disk {
         if is_last {
             open.remove(&identity);
         }
-        let is_awaited = self.waiting.load(Ordering::Relaxed) > 0;
         drop(open);
-        if is_awaited {
-            self.closed.notify_all();
-        }
         if is_last
             && is_nameless
             && let Ok(extent) = kernel::measure(file)
         {
             give(&self.bytes, extent.on_disk);
+        }
+        // After this lock, whatever waits has seen the close or is told of it.
+        let open = self.open();
+        let is_awaited = self.waiting.load(Ordering::Relaxed) > 0;
+        drop(open);
+        if is_awaited {
+            self.closed.notify_all();
         }
     }
 

@@ -23,7 +23,10 @@ pub(crate) struct Growth {
 
 struct Taken {
     files: Arc<Files>,
+    /// Bytes that are taken.
     bytes: u64,
+    /// Bytes that are still to be taken, when files are closed that have them.
+    awaited: u64,
     /// Bytes of the write.
     asked: u64,
     lent: Lent,
@@ -38,7 +41,8 @@ impl Drop for Taken {
 }
 
 impl Growth {
-    /// Takes what writing `bytes` to a file may need. To be called on the cell's thread.
+    /// Takes what writing `bytes` to a file may need. To be called on the cell's thread. While files of
+    /// the tenant are being closed that have the space, the write waits for them, on another thread.
     ///
     /// # Errors
     /// `DQUOT` when the lease does not allow for it.
@@ -52,11 +56,17 @@ impl Growth {
         let lent = files.grown().lend(most + extent_pages as usize * PAGE);
         let lent = lent.map_err(|_| Errno::DQUOT)?;
         let most = most as u64;
-        files.account().disk().take(most)?;
+        let account = files.account();
+        let is_closing = !account.is_closed();
+        let (bytes, awaited) = match account.disk().take_now(most, is_closing) {
+            Some(taken) => taken.map(|()| (most, 0))?,
+            None => (0, most),
+        };
         Ok(Self {
             taken: Some(Taken {
                 files: files.clone(),
-                bytes: most,
+                bytes,
+                awaited,
                 asked: bytes as u64,
                 lent,
                 extent_pages,
@@ -68,8 +78,8 @@ impl Growth {
     /// here and now.
     ///
     /// # Errors
-    /// When it is not known what the file takes, or closing it would not be paid for; nothing is written
-    /// then.
+    /// When it is not known what the file takes, or closing it would not be paid for, or the closes that
+    /// were waited for did not give enough back; nothing is written then.
     pub(super) fn write<T>(
         self,
         site: Site,
@@ -81,7 +91,17 @@ impl Growth {
             return Some(Ok(write()));
         };
         let files = taken.files.clone();
-        let disk = files.account().disk();
+        let (account, disk) = (files.account(), files.account().disk());
+        if taken.awaited > 0 {
+            if site != Site::Blocking {
+                return None;
+            }
+            let is_closing = || !account.is_closed();
+            if let Err(errno) = disk.take_after_closes(taken.awaited, is_closing) {
+                return Some(Err(errno));
+            }
+            taken.bytes += std::mem::take(&mut taken.awaited);
+        }
         let _together = disk.together(site)?;
         let size = || kernel::measure(node.as_fd());
         let before = match size() {
