@@ -13,9 +13,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// The form of the access log's lines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Form {
-    /// For people.
+    /// Lines of text.
     Text,
-    /// For programs: an object for each line.
+    /// An object for each line.
     Json,
     /// No lines.
     None,

@@ -35,41 +35,44 @@ Examples:
   leasehold admit leases.toml
   leasehold admit leases.toml --overhead 5us --json
   leasehold admit leases.toml --order earliest-deadline
-  leasehold admit leases.toml --headroom thumbnailer    what it could be at most
+  leasehold admit leases.toml --headroom thumbnailer
   leasehold admit leases.toml --request-time 250us --request-time cart=2ms
-                                                        requests a second that leases sustain
 
-Exit code 0: every reservation can be kept, of the processor and of memory, whatever the
-tenants do, and each tenant can begin on this host: its lease pays for a start, its directories and
-data sets are there, and the host has the memory, descriptors and mappings. 1: not all of this.
-Nothing is started. Only a start shows: whether the code of a program is accepted, what its first
-instructions take, whether a store of keys can be opened, whether the disk has the room for a swap
-file, whether listeners are free, and whether another cell has the processor.")]
+It tests the reservations of the processor and of memory, whatever the tenants do, and whether each
+tenant can begin on this host: its lease pays for a start, its directories and data sets exist, and
+the host has the memory, descriptors and mappings. Nothing is started. Only a start shows whether
+the code of a program is accepted, what its first instructions take, whether a key-value store can
+be opened, whether the disk has room for a swap file, whether the addresses of listeners are free,
+and whether another cell has the processor.
+TIME is a number and a unit: 500us, 1.5ms, 2s.
+
+Exit codes: 0 all of this holds; 1 something does not; 66 the lease file is missing; 78 it, or the
+profile, is wrong.")]
 pub(crate) struct Arguments {
-    /// The lease file: all its tenants on one processor.
+    /// The lease file. All its tenants run on one processor.
     #[arg(value_name = "FILE")]
     leases: PathBuf,
 
-    /// What one preemption takes from the tenant that is preempted [default: as calibrated on this
-    /// host, or else 50us].
+    /// What one preemption takes from the preempted tenant [default: as calibrated on this host; 50us
+    /// without a profile].
     #[arg(long, value_name = "TIME")]
     overhead: Option<Nanoseconds>,
 
     /// How long a fault of a tenant that pages may hold the processor [default: as calibrated on this
-    /// host, or else 1ms].
+    /// host; 1ms without a profile].
     #[arg(long, value_name = "TIME")]
     fault: Option<Nanoseconds>,
 
-    /// Replaces the order of the file: fixed-priority or earliest-deadline.
+    /// The order of servers: fixed-priority or earliest-deadline [default: that of the file].
     #[arg(long, value_name = "ORDER")]
     order: Option<Order>,
 
-    /// Tell also how much this tenant's reservation could change so that all still fit.
+    /// Print also how much this tenant's reservation could change so that all still fit.
     #[arg(long, value_name = "TENANT")]
     headroom: Option<String>,
 
-    /// Tell also how many requests a second each lease sustains, if one takes this much processor
-    /// time: its instance, its work and its end, as the report of `leasehold serve` has it. For all
+    /// Print also how many requests a second each lease sustains, if one takes this much processor
+    /// time: its instance, its work and its end, as in the report of `leasehold serve`. For all
     /// tenants, or for one; may be repeated.
     #[arg(long, value_name = "[TENANT=]TIME")]
     request_time: Vec<RequestTime>,

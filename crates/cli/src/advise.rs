@@ -65,18 +65,20 @@ const MARGIN: f64 = 0.25;
 #[command(after_help = "\
 Examples:
   leasehold advise thumbnail.wasm 64 < picture.png
-  leasehold advise --keep 0.8 --svg faults.svg wordcount.wasm data/text --dir data
+  leasehold advise --keep 0.8 --svg faults.svg --dir data wordcount.wasm data/text
   leasehold advise --deadline 40ms decoder.wasm frame
 
-The program runs again and again, with the same standard input each time: first without paging,
-then under memory reservations that shrink. Its output is thrown away. The advised memory
-reservation is the smallest under which it ends before --deadline, or keeps the part of its speed
-that --keep names; exit code 1 if there is none. Then --tenants of it run side by side, and the rule
-of SPC says whether to conserve what they share (spc) or to lock it (spel).
+The program runs again and again, with the same standard input; its output is discarded. First it
+runs without paging, then under memory reservations that shrink. The advised one is the smallest
+under which it ends before --deadline, or keeps the part --keep of its speed. If the program has
+memory that tenants can share, --tenants of it then run side by side, and the rule of SPC says
+whether to conserve that memory (spc) or to lock it (spel). Another run gives the other two
+reservations: from what is charged, and from when the processor is used. Under all three the program
+must write the same once more.
+TIME is a number and a unit, as 500us, 1.5ms or 2s; SIZE as 64KiB or 0.5GiB; RATIO as 0.8.
 
-One more run shows what the program is charged, and when it uses the processor: that gives the
-other two reservations. Under all three it runs once more and must write the same; then its lease
-file is printed.")]
+Exit codes: 0; 1 no reservation is enough; 65 the program cannot run here, or fails by itself; 66 it
+is missing; 77 the lease does not pay for it; 78 the profile is wrong.")]
 pub(crate) struct Arguments {
     /// The program and its arguments.
     #[arg(
@@ -86,11 +88,11 @@ pub(crate) struct Arguments {
     )]
     command: Vec<String>,
 
-    /// How much of its speed without paging is to be kept, 0 to 1 [default: 0.95].
+    /// The part of its speed without paging to keep, 0 to 1 [default: 0.95].
     #[arg(long, value_name = "RATIO", value_parser = ratio, conflicts_with = "deadline")]
     keep: Option<f64>,
 
-    /// When the program is to have ended, from its start.
+    /// The time in which the program is to end, instead of --keep.
     #[arg(long, value_name = "TIME")]
     deadline: Option<Nanoseconds>,
 
@@ -98,11 +100,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     limit: Option<ByteSize>,
 
-    /// Reclamation budget while it is run for the advice.
+    /// Reclamation budget of the runs; none is advised beyond it.
     #[arg(long, value_name = "TIME", default_value = "1s")]
     budget: Nanoseconds,
 
-    /// What the advised reclamation budget has beyond the most that was charged [default: 0.25].
+    /// What the advised reclamation budget has beyond the largest charge, as a part of it
+    /// [default: 0.25].
     #[arg(long, value_name = "RATIO", value_parser = margin)]
     margin: Option<f64>,
 
@@ -110,35 +113,35 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME", default_value = "10ms")]
     period: Nanoseconds,
 
-    /// Where the advised lease file goes, too.
+    /// Write the advised lease file here, too.
     #[arg(long, value_name = "FILE")]
     lease: Option<PathBuf>,
 
-    /// How many reservations to try before the search among them.
+    /// How many memory reservations to try before the search among them.
     #[arg(long, value_name = "N", default_value_t = 8, value_parser = clap::value_parser!(u32).range(2..=64))]
     points: u32,
 
-    /// How often to run each; the median counts.
+    /// How often to run under each; the median counts.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=99))]
     runs: u32,
 
-    /// How many tenants will run it side by side: for what they share.
+    /// How many tenants will run the program side by side and share memory.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(2..=64))]
     tenants: u32,
 
-    /// Where the swap file is made [default: the directory for temporary files].
+    /// The swap file [default: one in the directory for temporary files].
     #[arg(long, value_name = "FILE")]
     swap: Option<PathBuf>,
 
-    /// A directory the program may use: HOST[::GUEST[::ro]].
+    /// A directory that the program may use: HOST[::GUEST[::ro]]; may be repeated.
     #[arg(long = "dir", value_name = "DIR")]
     dirs: Vec<leasehold_lease::Directory>,
 
-    /// An environment variable: NAME=VALUE.
+    /// An environment variable: NAME=VALUE; may be repeated.
     #[arg(long = "env", value_name = "VAR")]
     env: Vec<EnvVar>,
 
-    /// Draw faults and time against the reservation.
+    /// Draw faults and time against the memory reservation.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 

@@ -18,34 +18,38 @@ use std::time::{Duration, Instant};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  leasehold attack                             a minute
+  leasehold attack
   leasehold attack --for 1h --seed 7
   leasehold attack --replay target/attack/victim.json
 
-Exit codes: 1 if a promise was broken; 3 if only times were longer than promised, which a busy
-host does too.")]
+It plays random programs in a cell, beside a victim and a neighbour, and compares what it measures
+with what was promised.
+TIME is a number and a unit: 30s, 3600s.
+
+Exit codes: 0 no promise was broken; 1 one was; 3 only times were longer than promised, which a busy
+host can cause, too; 66 the file to replay is missing; 78 it is wrong.")]
 pub(crate) struct Arguments {
     /// How long to search.
     #[arg(long = "for", value_name = "TIME", default_value = "60s")]
     time: Nanoseconds,
 
-    /// Which attacks are drawn; by default others each time.
-    #[arg(long)]
+    /// Which attacks are drawn [default: others each time].
+    #[arg(long, value_name = "N")]
     seed: Option<u64>,
 
-    /// The processor of the cells.
+    /// Pin the cells to this processor [default: any].
     #[arg(long, value_name = "N")]
     cpu: Option<usize>,
 
-    /// Where finds go: NAME.json to replay them, and NAME.wat to read them.
+    /// The directory for finds: NAME.json to replay, NAME.wat to read.
     #[arg(long, value_name = "DIR", default_value = "target/attack")]
     out: PathBuf,
 
-    /// Play this attack once, and print everything that was measured.
+    /// Play this attack once, and print what was measured.
     #[arg(long, value_name = "FILE", conflicts_with = "seed")]
     replay: Option<PathBuf>,
 
-    /// Print JSON.
+    /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
 

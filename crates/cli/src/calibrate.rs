@@ -18,16 +18,20 @@ use std::process::{Command, ExitCode, Output, Stdio};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  leasehold calibrate            measure and store
-  leasehold calibrate --check    does the stored profile still hold?
-  leasehold calibrate --json     also print the profile
-  leasehold calibrate --json --no-store")]
+  leasehold calibrate
+  leasehold calibrate --check
+  leasehold calibrate --json --no-store > profile.json
+
+It takes some twenty seconds. Run it on an idle machine: what disturbs it becomes part of prices.
+
+Exit codes: 0; 1 with --check, a cost is higher than the stored profile charges; 78 with --check,
+there is no profile of this host, or it is wrong.")]
 pub(crate) struct Arguments {
-    /// Measure again and compare with the stored profile, without replacing it.
+    /// Measure, compare with the stored profile, and store nothing.
     #[arg(long)]
     check: bool,
 
-    /// Print JSON instead of a table.
+    /// Print the profile as JSON instead of a table.
     #[arg(long)]
     json: bool,
 

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// How far a command that runs guests is confined.
 #[derive(Debug, Clone, Copy, clap::Args)]
 pub(crate) struct Arguments {
-    /// Keep all system calls, files and privileges: for debuggers and tracers.
+    /// Keep all privileges, system calls and files, for debuggers and tracers.
     #[arg(long)]
     no_confinement: bool,
 

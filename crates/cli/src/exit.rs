@@ -6,13 +6,17 @@ use std::process::ExitCode;
 
 /// Shown under `--help`.
 pub(crate) const HELP: &str = "\
-Exit codes of `run`: the program's own; 134 it trapped, 135 its memory failed (the swap
-file, or it wrote to a data set), 137 it was killed (--kill-after, or a signal).
-Of Leasehold: 2 wrong usage, 65 not a program that can run here, 66 a file or directory is missing,
-70 an error of the host, 77 the lease does not pay for it, 78 a lease or profile is wrong.
-`admit`: 1 if not every reservation can be kept, or a tenant cannot begin.
-`calibrate --check` and `study`: 1 if something does not hold. `demo`: 1 if a deadline was
-broken. `attack`: 1 if a promise was broken, 3 if only times were longer than promised.";
+Examples:
+  leasehold run --budget 10ms --kill-after 1s --report program.wasm
+  leasehold serve leases.toml
+  leasehold help kill
+
+Times are written as 500us, 1.5ms or 2s, sizes as 64KiB or 0.5GiB: a number and its unit.
+
+Exit codes of all commands: 0 done; 2 wrong usage; 65 not a program that can run here; 66 a file,
+directory, tenant or node is missing; 70 an error of the host or the node; 77 refused: the lease
+does not pay for it, or reservations cannot be kept; 78 a lease file or profile is wrong. The help
+of a command says when it returns these, and which others it has.";
 
 /// The failures of a command, with their exit codes (the numbers of `sysexits.h`).
 #[derive(Debug)]

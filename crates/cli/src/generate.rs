@@ -11,7 +11,9 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   leasehold generate completions bash > ~/.local/share/bash-completion/completions/leasehold
-  leasehold generate manuals --into ~/.local/share/man/man1")]
+  leasehold generate manuals --into ~/.local/share/man/man1
+
+Exit codes: 0; 70 a file could not be written.")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     what: What,
@@ -19,14 +21,14 @@ pub(crate) struct Arguments {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
-    /// Print the completions of a shell.
+    /// Print the completions for a shell.
     Completions {
         /// The shell.
         shell: Shell,
     },
     /// Write a manual page for each command into a directory.
     Manuals {
-        /// The directory, which is made if it is missing.
+        /// The directory; made if it is missing.
         #[arg(long, value_name = "DIR")]
         into: PathBuf,
     },

@@ -13,7 +13,17 @@ const PROGRAM: &str = "lockscope";
 const BUILD: &str = "cargo build --release --package leasehold-lockscope --features tracer";
 
 #[derive(Debug, clap::Args)]
-#[command(disable_help_flag = true)]
+#[command(
+    disable_help_flag = true,
+    after_help = "\
+Examples:
+  leasehold lockscope record --a 'ls -R /usr' --b 'ls -R /usr' --for 10s -o ls.trace
+  leasehold lockscope --help
+
+The program lies beside `leasehold` or in $PATH.
+
+Exit codes: those of `lockscope`; 66 it is not there."
+)]
 pub(crate) struct Arguments {
     /// The arguments of `lockscope`.
     #[arg(

@@ -48,7 +48,8 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, after_help = exit::HELP)]
 struct Arguments {
-    /// The measurement of what reclaiming and preempting cost on this host; made on first use.
+    /// The profile: what reclaiming, preempting and host steps cost on this host, measured on first use
+    /// [default: profile.json in the state directory].
     #[arg(long, global = true, value_name = "FILE", env = "LEASEHOLD_PROFILE")]
     profile: Option<PathBuf>,
 
@@ -58,19 +59,19 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Run a WASI program (a preview 1 module or a preview 2 command component) under a lease.
+    /// Run a WASI program under a lease.
     Run(Box<run::Arguments>),
-    /// Say whether the reservations of a lease file can be kept together: processor and memory.
+    /// Test whether all tenants of a lease file can be started and their reservations kept.
     Admit(admit::Arguments),
-    /// Play the processor reservations of a lease file in virtual time.
+    /// Simulate the processor reservations of a lease file in virtual time.
     Simulate(simulate::Arguments),
-    /// Find the reservations under which a program does its work, and print a lease file with them.
+    /// Find the reservations that a program needs, and print a lease file with them.
     Advise(advise::Arguments),
-    /// Measure what reclaiming and preempting cost on this host, or check the stored measurement.
+    /// Measure the profile of this host, or check the stored one.
     Calibrate(calibrate::Arguments),
-    /// Kill real and hostile guests, here and in stock wasmtime, and show what it cost.
+    /// Kill real and hostile guests, here and in stock wasmtime, and show what it took.
     Demo(demo::Arguments),
-    /// Run the tenants of a lease file together on one cell, each under its lease.
+    /// Run the tenants of a lease file together, each under its lease.
     Up(up::Arguments),
     /// Answer HTTP requests with the tenants of a lease file, each under its lease.
     Serve(serve::Arguments),
@@ -80,59 +81,65 @@ Examples:
   leasehold ps
   leasehold ps --json --socket /run/leasehold/node.sock
 
-Exit codes: 0; 66 no node answers; 70 it did not answer as it should.")]
+Exit codes: 0; 66 no node answers.")]
     Ps(operate::Ps),
-    /// Show the tenants of a node, again each second.
+    /// Show the tenants of a node, again every second.
     #[command(after_help = "\
 Examples:
   leasehold top
   leasehold top --socket /run/leasehold/node.sock
 
-On a terminal it runs until it is interrupted.
-Exit codes: 0; 66 no node answers; 70 it did not answer as it should.")]
+On a terminal it runs until it is interrupted; elsewhere, and with --json, it prints once.
+
+Exit codes: 0; 66 no node answers.")]
     Top(operate::Ps),
-    /// Kill a tenant of a node, and print its end beside its bound.
+    /// Kill a tenant of a node, and print what its end took beside its bound.
     Kill(operate::Kill),
-    /// Load a tenant's program again, and start a new one in its place.
+    /// Replace a tenant of a node by a new one with the program that its file has now.
     #[command(after_help = "\
 Examples:
-  leasehold replace shop     with the program that is in its file now; no request is lost
+  leasehold replace shop
 
-Exit codes: 0; 65 the program cannot run here; 66 no such tenant, or no node answers; 77 refused.")]
+The program is loaded and admitted before anything changes. No request is lost: the new tenant gets
+the requests, and the old one ends when those under way are over, after 10s at the most.
+
+Exit codes: 0; 65 the program cannot run here; 66 no such tenant or program, or no node answers;
+77 refused: nothing has changed.")]
     Replace(operate::One),
-    /// Take requests away from a tenant, and end it when those under way are over.
+    /// Take requests away from a tenant of a node, and end it when those under way are over.
     Drain(operate::Drain),
-    /// Start a tenant again that was stopped or has ended.
+    /// Start a tenant of a node again that was stopped or has ended.
     #[command(after_help = "\
 Examples:
   leasehold start shop
 
-Exit codes: 0; 65 the program cannot run here; 66 no such tenant, or no node answers; 77 refused.")]
+Exit codes: 0; 65 the program cannot run here; 66 no such tenant or program, or no node answers;
+77 refused.")]
     Start(operate::One),
     /// Have a node read its lease file again.
     Reload(operate::Reload),
-    /// Print what a tenant of a node wrote.
+    /// Print the output of a tenant of a node.
     Logs(operate::LogsOf),
-    /// Print what happens in a node.
+    /// Print the events of a node as they happen.
     Events(operate::EventsOf),
-    /// Put a tenant into a node, or change it: from a lease file with its table.
+    /// Put a tenant into a node, or change it.
     Put(operate::Put),
     /// Kill a tenant of a node, and forget it.
     #[command(after_help = "\
 Examples:
   leasehold delete shop
 
-Exit codes: 0, also if there is no such tenant; 66 no node answers.")]
+Exit codes: 0, even if there is no such tenant; 66 no node answers.")]
     Delete(operate::One),
-    /// Search for programs that break a promise: random attacks beside a victim in a real cell.
+    /// Search for programs that break a promise.
     Attack(attack::Arguments),
-    /// Measure isolation through kernel locks: starts the program `lockscope` with these arguments.
+    /// Start the program `lockscope`, which measures isolation through kernel locks.
     Lockscope(lockscope::Arguments),
-    /// Reproduce a figure or table: `study list` names them, `study all` runs them.
+    /// Run a study, which reproduces a figure or table of a paper.
     Study(study::Arguments),
-    /// Make what a package has besides the program: completions of shells, and manual pages.
+    /// Generate completions of shells, or manual pages.
     Generate(generate::Arguments),
-    /// One half of a measurement: started by studies, not by people.
+    /// Play one half of a measurement: started by studies.
     #[command(hide = true, name = leasehold_study::child::SUBCOMMAND)]
     Child(study::ChildArguments),
 }

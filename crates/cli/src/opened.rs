@@ -21,25 +21,24 @@ use std::path::Path;
 /// How the cell of a lease file is started.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct CellOptions {
-    /// The processor core to run on [default: wherever the system puts it].
+    /// Pin the cell to this processor [default: wherever the system puts it].
     #[arg(long, value_name = "N")]
     core: Option<usize>,
 
-    /// Start the tenants although the admission test does not pass: their reservations may be
-    /// missed.
+    /// Start the tenants although the admission test refuses them: they may miss budgets.
     #[arg(long)]
     unadmitted: bool,
 
-    /// Name the functions on the stack of a trap: the cell walks all of it, which takes up to 4.4 ms, in which
-    /// no other tenant runs. Admission allows for it.
+    /// Name the functions on the stack of a trap. The walk takes up to 4.4 ms in which no other tenant
+    /// runs; admission allows for it.
     #[arg(long)]
     backtraces: bool,
 
-    /// What one preemption takes from the tenant that is preempted [default: as calibrated].
+    /// What one preemption takes from the preempted tenant [default: as calibrated].
     #[arg(long, value_name = "TIME")]
     overhead: Option<Nanoseconds>,
 
-    /// How the tenants are preempted: injected (compiled without checks) or epochs
+    /// How tenants are preempted: injected (compiled without checks) or epochs
     /// [default: injected].
     #[arg(
         long,

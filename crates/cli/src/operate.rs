@@ -23,12 +23,12 @@ const REFRESH: Duration = Duration::from_secs(1);
 /// The node.
 #[derive(Debug, clap::Args)]
 pub(crate) struct Node {
-    /// The node's control socket [default: $XDG_RUNTIME_DIR/leasehold/node.sock, or in the state
-    /// directory].
+    /// The node's control socket [default: $XDG_RUNTIME_DIR/leasehold/node.sock, or node.sock in the
+    /// state directory].
     #[arg(long, value_name = "PATH", env = "LEASEHOLD_SOCKET", hide_env = true)]
     socket: Option<PathBuf>,
 
-    /// The node's answer as JSON.
+    /// Print the node's answer, which is JSON.
     #[arg(long)]
     json: bool,
 }
@@ -192,7 +192,7 @@ impl Ps {
 
 #[derive(Debug, clap::Args)]
 pub(crate) struct One {
-    /// The tenant.
+    /// The name of the tenant.
     #[arg(value_name = "TENANT")]
     tenant: String,
 
@@ -234,11 +234,14 @@ Examples:
   leasehold kill shop
   leasehold kill shop --json
 
-Prints what the end cost, beside its bound. The tenant stays known: `leasehold start` starts it
-again.
-Exit codes: 0; 1 the end took longer than its bound; 66 no such tenant, or no node answers.")]
+It returns when everything that the tenant had is taken back; of a tenant that has ended already it
+prints that end. The node still knows the tenant: `leasehold start` starts it again, and `leasehold
+delete` forgets it.
+
+Exit codes: 0; 1 the end took longer than its bound (0 with --json); 66 no such tenant, or no node
+answers; 77 the tenant has never run.")]
 pub(crate) struct Kill {
-    /// The tenant.
+    /// The name of the tenant.
     #[arg(value_name = "TENANT")]
     tenant: String,
 
@@ -270,12 +273,16 @@ Examples:
   leasehold drain shop
   leasehold drain shop --grace 60s
 
+It returns at once; `leasehold ps` shows when the tenant has ended. The node still knows the tenant:
+`leasehold start` starts it again.
+TIME is a number and a unit: 500ms, 60s.
+
 Exit codes: 0; 66 no such tenant, or no node answers.")]
 pub(crate) struct Drain {
     #[command(flatten)]
     one: One,
 
-    /// How long requests that are under way may take.
+    /// How long requests under way may take to finish.
     #[arg(long, value_name = "TIME", default_value = "10s")]
     grace: Nanoseconds,
 }
@@ -290,13 +297,16 @@ impl Drain {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  leasehold reload --dry-run     what would change
-  leasehold reload               no request is lost; a file that is refused changes nothing
+  leasehold reload --dry-run
+  leasehold reload
 
-Exit codes: 0; 65 a program cannot run here; 66 no node answers; 77 refused; 78 the lease file
-is wrong.")]
+The tenants become those of the file, without a lost request. The whole file is checked and admitted
+before anything changes, and its new programs are loaded.
+
+Exit codes: 0; 65 a program cannot run here; 66 a program is missing, or no node answers; 77
+refused; 78 the lease file is wrong. With a code other than 0 nothing has changed.")]
 pub(crate) struct Reload {
-    /// Only tell what would change: the file is checked and admitted, and its programs are loaded.
+    /// Check, admit and load, and print what would change; change nothing.
     #[arg(long)]
     dry_run: bool,
 
@@ -323,17 +333,19 @@ Examples:
   leasehold logs shop
   leasehold logs shop --follow --lines 10
 
-Standard output of the tenant goes to standard output, the rest to standard error.
+Each line begins with the number of the request that it was written for, or `-`. Standard output of
+the tenant goes to standard output, the rest to standard error. The last 1,000 lines are kept.
+
 Exit codes: 0; 66 no such tenant, or no node answers.")]
 pub(crate) struct LogsOf {
     #[command(flatten)]
     one: One,
 
-    /// Go on with what is written later.
+    /// Go on with the lines that are written later.
     #[arg(long, short)]
     follow: bool,
 
-    /// With how many of the last lines to begin.
+    /// How many of the last lines to print first.
     #[arg(long, value_name = "N", default_value_t = 100)]
     lines: usize,
 }
@@ -374,13 +386,14 @@ Examples:
   leasehold events
   leasehold events --since 0 --json
 
-Runs until the node ends, or until it is interrupted.
+It runs until the node ends, or until it is interrupted. The last 1,024 events are kept.
+
 Exit codes: 0; 66 no node answers.")]
 pub(crate) struct EventsOf {
     #[command(flatten)]
     node: Node,
 
-    /// Begin after the event with this number, as far as they are kept [default: with the next].
+    /// Begin after the event with this number, as far as events are kept [default: with the next].
     #[arg(long, value_name = "N")]
     since: Option<u64>,
 }
@@ -428,15 +441,18 @@ fn said(event: &Event) -> String {
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  leasehold put shop shop.toml     a file with the table [tenant.shop]
+  leasehold put shop shop.toml
 
-Paths in it are relative to the directory of the node's lease file.
-Exit codes: 0; 65 the program cannot run here; 66 no node answers; 77 refused; 78 the lease is wrong.")]
+Paths in FILE are relative to the directory of the node's lease file. A tenant that runs is replaced
+as by `leasehold replace`.
+
+Exit codes: 0; 65 the program cannot run here; 66 FILE or the program is missing, or no node
+answers; 77 refused; 78 the lease is wrong. With a code other than 0 nothing has changed.")]
 pub(crate) struct Put {
     #[command(flatten)]
     one: One,
 
-    /// A file with the table [tenant.TENANT] of a lease file.
+    /// A file with the table [tenant.TENANT], as in a lease file.
     #[arg(value_name = "FILE")]
     file: PathBuf,
 }

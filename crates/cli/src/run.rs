@@ -42,10 +42,15 @@ Examples:
   leasehold run --invoke 'resize({width: 64, height: 48}, \"fit\")' plugin.wasm
   leasehold run --invoke add numbers.wasm 1 2
 
-Interrupted (SIGINT, SIGTERM, SIGHUP), it kills the program, and reports.")]
+Options come before PROGRAM. SIGINT, SIGTERM and SIGHUP kill the program; the report follows.
+TIME is a number and a unit, as 500us, 1.5ms or 2s; SIZE as 64KiB or 0.5GiB.
+
+Exit codes: the program's own; 134 it trapped; 135 its memory failed: the swap file, or it wrote to
+a data set; 137 it was killed by --kill-after or a signal; 65 it cannot run here; 66 a file or
+directory is missing; 77 the lease does not pay for it; 78 the lease or the profile is wrong.")]
 pub(crate) struct Arguments {
-    /// The program (.wasm module or component, or .wat) and its arguments. With --lease it may be
-    /// left out: then the lease names it.
+    /// The program (a preview 1 module or a preview 2 command component, .wasm or .wat) and its
+    /// arguments. With --lease the lease names the program, and all of these are arguments.
     #[arg(trailing_var_arg = true, value_name = "PROGRAM [ARGUMENT]…")]
     command: Vec<String>,
 
@@ -53,12 +58,12 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE")]
     lease: Option<PathBuf>,
 
-    /// Which tenant of the lease file; not needed if it has one.
+    /// Which tenant of the lease file [default: the only one].
     #[arg(long, value_name = "NAME", requires = "lease")]
     tenant: Option<String>,
 
-    /// Reclamation budget: what taking everything back may cost [default: 50ms and what
-    /// all of --memory costs].
+    /// Reclamation budget: what taking everything back may cost [default: 50ms, and what all of
+    /// --memory costs].
     #[arg(long, value_name = "TIME")]
     budget: Option<Nanoseconds>,
 
@@ -66,16 +71,17 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     call_bytes: Option<ByteSize>,
 
-    /// Linear memory reserved, in total, and the limit on it without --paging [default: 1GiB].
+    /// Linear memory that is reserved, in total; without --paging also the limit [default: 1GiB].
     #[arg(long, value_name = "SIZE")]
     memory: Option<ByteSize>,
 
-    /// Let it have more than is reserved: limit=SIZE,swap=FILE[,kind=hard|firm][,shared=NAME][,mappings=N].
+    /// More linear memory than is reserved, by paging:
+    /// limit=SIZE,swap=FILE[,kind=hard|firm][,shared=NAME][,mappings=N] [default: none].
     #[arg(long, value_name = "KEY=VALUE,…")]
     paging: Option<PagingFlag>,
 
-    /// Limit on the host's memory besides: stacks, calls in flight, handles [default: as --memory, at
-    /// least 128MiB and four times --stack].
+    /// Limit on the host's memory for the program: stacks, calls in flight, handles [default: as
+    /// --memory, at least 128MiB and four times --stack].
     #[arg(long, value_name = "SIZE")]
     host_memory: Option<ByteSize>,
 
@@ -104,20 +110,20 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "KEY=VALUE,…")]
     cpu: Option<Cpu>,
 
-    /// A directory the program may use: HOST[::GUEST[::ro]].
+    /// A directory that the program may use: HOST[::GUEST[::ro]]; may be repeated.
     #[arg(long = "dir", value_name = "DIR")]
     dirs: Vec<leasehold_lease::Directory>,
 
-    /// Where the program's relative paths begin, as it sees it: /DIR. Components learn it from
-    /// wasi:cli, others from the variable PWD.
+    /// Where the program's relative paths begin, as the program sees it: /DIR. Components learn it
+    /// from wasi:cli, modules from the variable PWD.
     #[arg(long, value_name = "DIR", value_parser = guest_directory)]
     cwd: Option<String>,
 
-    /// A data set the program may map, if it pages: NAME=FILE.
+    /// A data set that the program may map, if it pages: NAME=FILE; may be repeated.
     #[arg(long = "data", value_name = "DATA")]
     data: Vec<DataSet>,
 
-    /// An environment variable: NAME=VALUE.
+    /// An environment variable: NAME=VALUE; may be repeated.
     #[arg(long = "env", value_name = "VAR")]
     env: Vec<EnvVar>,
 
@@ -131,20 +137,20 @@ pub(crate) struct Arguments {
     )]
     preempt: Option<Mechanism>,
 
-    /// Kill the program after this time.
+    /// Kill the program after this time [default: never].
     #[arg(long, value_name = "TIME")]
     kill_after: Option<Nanoseconds>,
 
-    /// Call an exported function instead of running the program, and print what it returns: NAME(VALUE, …) with
-    /// values in WAVE, or NAME, whose arguments are those of the program.
+    /// Call an exported function instead of running the program, and print its results:
+    /// NAME(VALUE, …) with values in WAVE, or NAME, with the arguments after PROGRAM.
     #[arg(long, value_name = "CALL")]
     invoke: Option<String>,
 
-    /// Tell what was charged, what reclamation was predicted to cost, and what it cost.
+    /// Print what was charged, what reclamation was predicted to cost, and what it cost.
     #[arg(long)]
     report: bool,
 
-    /// The report as JSON, on standard error (implies --report).
+    /// Print the report as one line of JSON, on standard error.
     #[arg(long)]
     json: bool,
 

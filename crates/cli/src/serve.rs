@@ -47,57 +47,65 @@ Examples:
   leasehold serve leases.toml --log json --grace 5s
   leasehold serve leases.toml --for 60s --json > report.json
 
-Tenants with an `http` table answer requests at the file's listeners; the others run as under `up`.
-A set whose reservations cannot be kept is not started (see `leasehold admit`).
-Told to end (SIGINT, SIGTERM), it accepts nothing more, finishes the requests that are under way
-within --grace, and kills its tenants; the report follows. A second signal ends them at once.
-SIGHUP has it read the lease file again (see `leasehold reload`).
-Exit codes: 0 nothing was given up; 1 a request was, or a tenant failed.")]
+Tenants with an `http` table answer requests at the listeners of the file; the others run as under
+`leasehold up`. A set that `leasehold admit` refuses is not started, unless --unadmitted is given.
+On SIGINT and SIGTERM it accepts no more, finishes the requests under way within --grace, and kills
+its tenants; the report follows. A second signal gives these requests up. On SIGHUP it reads the
+lease file again, as on `leasehold reload`.
+TIME is a number and a unit: 500us, 1.5ms, 2s.
+
+Exit codes: 0 no request was given up at the end, and no tenant failed; 1 one was, or one did, or no
+tenant was left that answers requests; 65 a program cannot run here; 66 a file or directory is
+missing; 77 the reservations cannot be kept, or a lease does not pay for its program; 78 the lease
+file, the profile or the state is wrong.")]
 pub(crate) struct Arguments {
-    /// The listeners, the tenants and their leases.
+    /// The lease file, with listeners.
     #[arg(value_name = "LEASES")]
     leases: PathBuf,
 
-    /// End after this time, as a signal does.
+    /// End after this time, as on a signal [default: never].
     #[arg(long = "for", value_name = "TIME")]
     time: Option<Nanoseconds>,
 
-    /// How long requests that are under way may take to finish when it ends.
+    /// How long requests under way may take to finish at the end.
     #[arg(long, value_name = "TIME", default_value = "10s")]
     grace: Nanoseconds,
 
-    /// The form of the access log, on standard error. With json, every line there is an object.
+    /// The form of the access log, on standard error; with `json` every line there is an object.
     #[arg(long, value_enum, value_name = "FORM", default_value = "text")]
     log: Form,
 
-    /// The report as JSON, on standard output, instead of the tenants' output.
+    /// Print the report as one line of JSON, on standard output, and not the tenants' output.
     #[arg(long)]
     json: bool,
 
-    /// Where operators reach it (`leasehold ps --socket PATH`); `none`: nowhere
-    /// [default: $XDG_RUNTIME_DIR/leasehold/node.sock, or in the state directory].
+    /// The control socket, for `leasehold ps --socket PATH` and the like; `none` makes none
+    /// [default: $XDG_RUNTIME_DIR/leasehold/node.sock, or node.sock in the state directory].
     #[arg(long, value_name = "PATH", env = "LEASEHOLD_SOCKET", hide_env = true)]
     socket: Option<PathBuf>,
 
-    /// Where browsers reach the page for operators, and the same interface; its address with a secret
-    /// is printed.
+    /// The address of the page for operators, such as 127.0.0.1:7070, and of the control interface
+    /// over TCP; printed with its token [default: none].
     #[arg(long, value_name = "ADDRESS")]
     page: Option<SocketAddr>,
 
-    /// Keep in this directory what operators change: the tenants that they put, delete, and stop. The
-    /// next start makes the same changes.
+    /// Keep the changes of operators in this directory, and make them again at the next start
+    /// [default: they end with the node].
     #[arg(long, value_name = "DIR")]
     state: Option<PathBuf>,
 
-    /// Directories with programs that operators may put later, beside that of the lease file.
+    /// A directory with programs of tenants that are put later, beside that of the lease file; may be
+    /// repeated.
     #[arg(long, value_name = "DIR")]
     programs: Vec<PathBuf>,
 
-    /// Send spans of requests to this collector: OTLP over HTTP, `http://HOST[:PORT][/PATH]`.
+    /// Send spans of requests to this collector, OTLP over HTTP: http://HOST[:PORT][/PATH]
+    /// [default: none].
     #[arg(long, value_name = "URL")]
     otlp: Option<String>,
 
-    /// The part of the requests that spans are sent of, unless a client says that it records one: 0 to 1.
+    /// The part of the requests of which spans are sent, 0 to 1; a client's own decision on its trace
+    /// is kept.
     #[arg(long, value_name = "RATIO", default_value_t = 1.0, requires = "otlp")]
     otlp_ratio: f64,
 

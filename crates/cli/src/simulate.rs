@@ -41,11 +41,18 @@ Examples:
   leasehold simulate leases.toml --for 1s --workload thumbnailer:run=1ms,sleep=3ms
   leasehold simulate leases.toml --workload web:execution=500us,gap=2ms,gap_max=20ms,tasks=4
   leasehold simulate leases.toml --svg schedule.svg --window 20ms
-  leasehold simulate leases.toml --trace schedule.json      open it at ui.perfetto.dev
-  leasehold simulate leases.toml --eager --json             the scheduler that attacks exploit
-  leasehold simulate leases.toml --costs bare --cost switch=1us")]
+  leasehold simulate leases.toml --trace schedule.json
+  leasehold simulate leases.toml --eager --json
+  leasehold simulate leases.toml --costs bare --cost switch=1us
+
+The scheduler is that of a cell; what tenants do and what scheduling takes are models. Nothing is
+started. The same input gives the same output.
+TIME is a number and a unit: 500us, 1.5ms, 2s.
+
+Exit codes: 0; 66 the lease file is missing; 78 it is wrong, or has more tenants than the picture
+has room for.")]
 pub(crate) struct Arguments {
-    /// The lease file: all its tenants on one processor.
+    /// The lease file. All its tenants run on one processor.
     #[arg(value_name = "FILE")]
     leases: PathBuf,
 
@@ -54,15 +61,15 @@ pub(crate) struct Arguments {
     time: Nanoseconds,
 
     /// What a tenant does, instead of what the file says: NAME:busy, NAME:run=TIME,sleep=TIME,
-    /// NAME:execution=TIME,period=TIME or NAME:execution=TIME,gap=TIME. May be repeated.
+    /// NAME:execution=TIME,period=TIME or NAME:execution=TIME,gap=TIME; may be repeated.
     #[arg(long, value_name = "NAME:WORKLOAD")]
     workload: Vec<TenantWorkload>,
 
-    /// Process timeouts eagerly, to compare: no shield, no non-preemptive regions.
+    /// Use the eager scheduler, which attacks exploit: without shield and non-preemptive regions.
     #[arg(long)]
     eager: bool,
 
-    /// Replaces the order of the file: fixed-priority or earliest-deadline.
+    /// The order of servers: fixed-priority or earliest-deadline [default: that of the file].
     #[arg(long, value_name = "ORDER")]
     order: Option<Order>,
 
@@ -71,24 +78,24 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "MACHINE", default_value = "vm")]
     costs: Machine,
 
-    /// Replaces one cost of the machine: interrupt, handler, call, decision, reservation, timeout,
-    /// replenishment, arm or switch; 0 is allowed. May be repeated.
+    /// One cost of the machine: interrupt, handler, call, decision, reservation, timeout,
+    /// replenishment, arm or switch; 0 is allowed; may be repeated.
     #[arg(long, value_name = "COST=TIME")]
     cost: Vec<Cost>,
 
-    /// Draw the schedule, a lane per tenant.
+    /// Draw the schedule, with a lane for each tenant.
     #[arg(long, value_name = "FILE")]
     svg: Option<PathBuf>,
 
-    /// How much of it to draw [default: four of the longest periods].
+    /// How much of the schedule to draw [default: four of the longest periods].
     #[arg(long, value_name = "TIME", requires = "svg")]
     window: Option<Nanoseconds>,
 
-    /// From when on to draw it [default: from the beginning].
+    /// From when on to draw the schedule [default: 0s].
     #[arg(long, value_name = "TIME", requires = "svg")]
     from: Option<Nanoseconds>,
 
-    /// Write a trace that Perfetto and chrome://tracing read.
+    /// Write a trace for ui.perfetto.dev and chrome://tracing.
     #[arg(long, value_name = "FILE")]
     trace: Option<PathBuf>,
 

@@ -12,31 +12,35 @@ use std::process::ExitCode;
 #[command(after_help = "\
 Examples:
   leasehold study list
-  leasehold study bulk
   leasehold study deadline --quick --json
-  leasehold study all            writes target/study/index.html
-  leasehold study results        writes a page for each host from what studies left in target/study")]
+  leasehold study all
+  leasehold study results
+
+`list` names the studies, and `all` runs them and writes index.html. `results` measures nothing: it
+writes a page for each host from the JSON files in --out.
+
+Exit codes: 0 every claim holds; 1 one does not; 70 a study failed; 78 there is no such study.")]
 pub(crate) struct Arguments {
-    /// A study, `all`, `list`, or `results`.
+    /// A study, or `all`, `list` or `results`.
     name: String,
 
-    /// Seconds instead of minutes: fewer and smaller points.
+    /// Take seconds instead of minutes: fewer and smaller points.
     #[arg(long)]
     quick: bool,
 
-    /// Print JSON, one line per study.
+    /// Print one line of JSON for each study instead of text.
     #[arg(long)]
     json: bool,
 
-    /// Where the results go.
+    /// The directory for results.
     #[arg(long, value_name = "DIR", default_value = "target/study")]
     out: PathBuf,
 
-    /// Where `results` writes its pages.
+    /// The directory for the pages of `results`.
     #[arg(long, value_name = "DIR", default_value = "docs/results")]
     into: PathBuf,
 
-    /// Where the guest programs are (`make guests` builds them).
+    /// The directory of the guest programs, which `make guests` builds.
     #[arg(long, value_name = "DIR", default_value = "target/guests")]
     guests: PathBuf,
 }

@@ -49,35 +49,39 @@ Examples:
   leasehold up leases.toml --memory
   leasehold up leases.toml --for 1s --json > report.json
 
-Tenants with a `cpu` reservation run inside it; the others share what is not reserved. A set
-that cannot be kept is not started (see `leasehold admit`), unless --unadmitted is given.
-The tenants' own output goes to standard output; the table and the report to standard error.
-Without --for it runs until every tenant has ended, or until interrupted (SIGINT, SIGTERM, SIGHUP):
-then all are killed, and the report follows. A service manager is told when all are started
-($NOTIFY_SOCKET).")]
+Tenants with a `cpu` reservation run inside it; the others share what is not reserved. A set that
+`leasehold admit` refuses is not started, unless --unadmitted is given.
+The output of tenants goes to standard output, the table and the report to standard error.
+It runs until every tenant has ended. SIGINT, SIGTERM and SIGHUP kill all; the report follows.
+TIME is a number and a unit: 500us, 1.5ms, 2s.
+
+Exit codes: 0 every program returned 0, or was killed as asked; 1 one did not; 65 a program cannot
+run here; 66 a file or directory is missing; 77 the reservations cannot be kept, or a lease does not
+pay for its program; 78 the lease file or the profile is wrong.")]
 pub(crate) struct Arguments {
-    /// The tenants and their leases.
+    /// The lease file.
     #[arg(value_name = "LEASES")]
     pub(crate) leases: PathBuf,
 
-    /// Kill tenants that still run after this time.
+    /// Kill the tenants that still run after this time [default: never].
     #[arg(long = "for", value_name = "TIME")]
     pub(crate) time: Option<Nanoseconds>,
 
-    /// Show the memory reservations instead of the processor reservations, live and at the end.
+    /// Show memory reservations instead of processor reservations, live and at the end.
     #[arg(long)]
     memory: bool,
 
-    /// No live table.
+    /// Show no live table.
     #[arg(long)]
     quiet: bool,
 
-    /// The report as JSON, on standard output, instead of the tenants' output.
+    /// Print the report as one line of JSON, on standard output, and not the tenants' output.
     #[arg(long)]
     pub(crate) json: bool,
 
-    /// Where operators reach it (`leasehold ps --socket PATH`). There is no live table then, each line of a
-    /// tenant begins with its name, and `restart` in the leases is kept [default: nowhere].
+    /// The control socket, for `leasehold ps --socket PATH` and the like. With it there is no live
+    /// table, each line of a tenant begins with its name, and `restart` in the leases is kept
+    /// [default: none].
     #[arg(long, value_name = "PATH")]
     pub(crate) socket: Option<PathBuf>,
 
