@@ -11,29 +11,31 @@ use crate::command::render::{agreement_line, pair_table};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The trace of a RESULT is beside it, and ends with `.trace` where it ends with `.json`.
+Examples:
+  lockscope agreement pairs/*.json --held-out image --held-out archive
 
-Example:
-  lockscope agreement pairs/*.json --held-out image --held-out archive --svg agreement.svg")]
+The trace of a RESULT lies beside it, and its name ends in `.trace` instead of `.json`.")]
 pub(crate) struct AgreementArguments {
     /// Results of `lockscope verify --result`.
     #[arg(required = true, value_name = "RESULT")]
     results: Vec<PathBuf>,
 
-    /// A workload that nothing was tuned by: pairs whose names have it are shown on their own, too.
+    /// A workload by which nothing was tuned: pairs whose names contain it are shown separately, too;
+    /// may be repeated.
     #[arg(long, value_name = "NAME")]
     held_out: Vec<String>,
 
-    /// Where traces are, if not beside the results: of the same pairs, recorded elsewhere.
+    /// The directory of traces of the same pairs that were recorded elsewhere [default: the traces
+    /// beside the results].
     #[arg(long, value_name = "DIRECTORY")]
     traces: Option<PathBuf>,
 
-    /// What it costs to write to a cache line that another processor wrote last, in nanoseconds of the traces'
-    /// clock, if not what the traces say.
+    /// The cost of a write to a cache line that another processor wrote last, in nanoseconds of the
+    /// traces' clock [default: as the traces say].
     #[arg(long, value_name = "N")]
     move_ns: Option<u64>,
 
-    /// What a workload may be measured to lose that loses nothing, in parts of its time.
+    /// The loss that may be measured of a workload that loses nothing, as a part of its time.
     #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
     noise: f64,
 

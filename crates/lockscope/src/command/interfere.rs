@@ -19,19 +19,18 @@ use crate::command::workloads::{Setting, Workloads};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The worker is run over and over, and each run is timed; thrashers are run over and over beside it. The
-worker has the first processor to itself, the thrashers take turns on the others. After the last step
-worker and thrasher are traced together, so that tracing disturbs no measurement.
-
-With --when-ready both run on, on any platform, and the worker prints the line `round` after each piece of
-work: these are timed, and what a platform takes to start is not. --pin gives them processors as above.
-In a CMD, {} stands for the workload's name: worker, thrasher1, thrasher2, ...
-
 Examples:
   lockscope interfere --worker ./create.sh --thrasher ./create.sh --add-every 10s --max 3
   lockscope interfere --worker 'ls -R /usr' --thrasher 'ls -R /usr' --json
   lockscope interfere --platform runc --when-ready --pin --writable /srv/test \\
-    --worker 'workload --tell file-create /srv/test/{}' --thrasher 'workload file-create /srv/test/{}'")]
+    --worker 'workload --tell file-create /srv/test/{}' --thrasher 'workload file-create /srv/test/{}'
+
+The worker is run over and over, and each run is timed; thrashers are run over and over beside it.
+The worker has the first processor to itself; the thrashers take turns on the others. After the last
+measurement worker and thrasher are traced together, so that tracing disturbs none.
+With --when-ready both run on, on any platform, and the worker prints the line `round` after each
+piece of work: these are timed, and what a platform takes to start is not. --pin then gives each its
+processor. In a CMD, {} stands for the workload's name: worker, thrasher1, thrasher2, ...")]
 pub(crate) struct Interfere {
     /// Command whose run time is measured, as `sh` reads it. It should take a fraction of a second.
     #[arg(long, value_name = "CMD")]

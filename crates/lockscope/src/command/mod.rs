@@ -29,9 +29,21 @@ use clap::{Parser, Subcommand};
 #[cfg(feature = "tracer")]
 use leasehold_lockscope::Report;
 
-/// How isolated are two workloads, and through which kernel object do they meet?
+/// Measures how isolated two workloads are, by the locks of kernel objects that both take.
 #[derive(Debug, Parser)]
-#[command(name = "lockscope", version)]
+#[command(
+    name = "lockscope",
+    version,
+    after_help = "\
+Examples:
+  lockscope record --a 'ls -R /usr' --b 'ls -R /usr' --for 10s -o ls.trace
+  lockscope report ls.trace
+  lockscope help record
+
+A TIME is a whole number and a unit: 500ms, 10s, 1m, 1h.
+
+Exit codes of all commands: 0 done; 2 not done, with the reason on standard error."
+)]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -45,7 +57,7 @@ enum Command {
     /// Record workloads that are running already.
     #[cfg(feature = "tracer")]
     Attach(record::Attach),
-    /// Show, again and again, which locks running workloads fight for.
+    /// Show again and again which locks running workloads wait for.
     #[cfg(feature = "tracer")]
     Top(top::Top),
     /// Measure a worker while more and more thrashers run beside it.
@@ -54,17 +66,17 @@ enum Command {
     /// Measure how two workloads slow each other, to compare it with what their score predicts.
     #[cfg(feature = "tracer")]
     Verify(verify::Verify),
-    /// How well scores predict what `verify` measured.
+    /// Compare what scores predict with what `verify` measured.
     Agreement(agreement::AgreementArguments),
-    /// Look up which objects the locks of traces are, and keep it in them.
+    /// Look up which objects the locks of traces are, and write it into the traces.
     Objects(objects::Objects),
-    /// What a trace says: shared and private locks, by object and by subsystem.
+    /// Print what traces say: shared and private locks, by object and by subsystem.
     Report(read::ReportArguments),
-    /// Platforms side by side: shared locks and how often they are taken.
+    /// Compare platforms: shared locks, and how often they are taken.
     Compare(read::Traces),
-    /// One number for each trace: nines of isolation.
+    /// Print one number for each trace: nines of isolation.
     Score(read::Traces),
-    /// Say what this kernel lets the tracer see.
+    /// Print what this kernel lets the tracer see.
     #[cfg(feature = "tracer")]
     Probe,
     /// The other half of `record`: ends a control group when standard input ends.

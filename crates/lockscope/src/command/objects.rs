@@ -11,9 +11,11 @@ use crate::command::render::report_text;
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Example, for a trace that was recorded in the lab:
-  lab/fetch debug && lab/fetch source
-  lockscope objects create.trace")]
+Examples:
+  lab/fetch debug && lab/fetch source && lockscope objects create.trace
+  lockscope objects --kernel kernel --source linux-6.12 create.trace
+
+Without options it is for traces that were recorded in the lab.")]
 pub(crate) struct Objects {
     /// Traces; each is written anew.
     #[arg(required = true, value_name = "TRACE")]

@@ -17,11 +17,11 @@ use crate::command::workloads::{Setting, Workloads};
 /// What both ways to record have in common.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Common {
-    /// What the workloads are called in tables; the first command if it is not given.
+    /// The name of the workloads in tables [default: the first command].
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 
-    /// What they run on is called so in tables; as the platform if it is not given.
+    /// The name of what they run on, in tables [default: the platform].
     #[arg(long, value_name = "NAME")]
     pub(crate) column: Option<String>,
 
@@ -34,7 +34,8 @@ pub(crate) struct Common {
     )]
     pub(crate) class: Vec<String>,
 
-    /// auto, full (every acquisition) or contended (those that had to wait).
+    /// Which acquisitions to record: full (every one), contended (those that had to wait) or auto (full
+    /// in the lab, else contended).
     #[arg(long, value_name = "MODE", default_value = "auto")]
     pub(crate) mode: String,
 
@@ -47,7 +48,7 @@ pub(crate) struct Common {
           value_parser = clap::value_parser!(u32).range(16..=4_194_304))]
     pub(crate) rows: u32,
 
-    /// Where the trace goes.
+    /// The trace.
     #[arg(long, short, value_name = "FILE", default_value = "lockscope.trace")]
     pub(crate) out: PathBuf,
 }
@@ -67,7 +68,7 @@ pub(crate) struct Record {
     #[arg(long, value_name = "CMD")]
     pub(crate) b: String,
 
-    /// For how long; sooner if both end. Then both are killed.
+    /// How long to record; less if both end before. Then both are killed.
     #[arg(long = "for", value_name = "TIME", default_value = "30s", value_parser = parse_duration)]
     pub(crate) time: Duration,
 
@@ -86,12 +87,12 @@ pub(crate) struct Record {
 #[command(after_help = "\
 Examples:
   lockscope attach --cgroup system.slice/db.service --cgroup system.slice/web.service --for 1m
-  lockscope attach --pid 1200 --pid 1300          until Ctrl-C")]
+  lockscope attach --pid 1200 --pid 1300")]
 pub(crate) struct Attach {
     #[command(flatten)]
     running: Running,
 
-    /// For how long; until Ctrl-C if it is not given.
+    /// How long to record [default: until Ctrl-C].
     #[arg(long = "for", value_name = "TIME", value_parser = parse_duration)]
     time: Option<Duration>,
 

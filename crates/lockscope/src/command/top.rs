@@ -25,15 +25,15 @@ pub(crate) struct Top {
     #[command(flatten)]
     running: Running,
 
-    /// How often.
+    /// The time between two tables.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = parse_duration)]
     interval: Duration,
 
-    /// How many times; until Ctrl-C if it is not given.
+    /// How many tables to print [default: until Ctrl-C].
     #[arg(long, value_name = "N")]
     count: Option<u64>,
 
-    /// Rows.
+    /// The most rows of a table.
     #[arg(long, value_name = "N", default_value_t = 20)]
     rows: usize,
 }

@@ -16,17 +16,16 @@ use crate::command::workloads::{Setting, Workloads};
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-a and b run beside each other, a runs beside the control and the control beside b, in turns and in another
-order each time: what is compared was measured within a second. The control is a workload that takes no
-locks: what slows a workload that runs beside it is not locks. Then a and b are recorded.
-
-Each CMD prints `ready`, waits for a line, and prints `round` after each piece of work. In it, {} stands
-for the workload's name: a, b, control.
-
-Example:
+Examples:
   lockscope verify --pin --a 'workload --tell file-create /srv/{}' --b 'workload --tell mem-8k /srv/{}' \\
     --control 'workload spin /srv/{}' --out create-mem.trace --result create-mem.json
-  lockscope agreement create-mem.json")]
+  lockscope agreement create-mem.json
+
+a runs beside b, a beside the control, and the control beside b, in turns and in another order each
+time, so that what is compared was measured within seconds. The control takes no locks: what slows a
+workload beside it is not locks. Then a and b are recorded.
+Each CMD prints `ready`, waits for a line, and prints `round` after each piece of work. In a CMD, {}
+stands for the workload's name: a, b, control.")]
 pub(crate) struct Verify {
     /// Command of the first workload.
     #[arg(long, value_name = "CMD")]

@@ -21,32 +21,33 @@ const PATIENCE: Duration = Duration::from_secs(600);
 /// What workloads run on, and how.
 #[derive(Debug, Clone, clap::Args)]
 pub(crate) struct Setting {
-    /// What they run on: host, runc, gvisor (or gvisor-ptrace, gvisor-kvm), microvm, firecracker,
+    /// What workloads run on: host, runc, gvisor (or gvisor-ptrace, gvisor-kvm), microvm, firecracker,
     /// leasehold. On leasehold a CMD is a WASI program and its arguments.
     #[arg(long, value_name = "NAME", default_value = "host", value_parser = platform)]
     pub(crate) platform: Platform,
 
-    /// A directory that they may write to, on platforms that have the host's files read-only or not
-    /// at all; may be repeated.
+    /// A directory that workloads may write to, on platforms that have the host's files read-only or
+    /// not at all; may be repeated.
     #[arg(long, value_name = "DIR")]
     pub(crate) writable: Vec<PathBuf>,
 
-    /// Each on a processor of its own, the first ones that there are; beyond them in turns.
+    /// Pin each workload to a processor of its own, from the first on; those beyond the last processor
+    /// take turns.
     #[arg(long)]
     pub(crate) pin: bool,
 
-    /// The kernel keeps account of the memory of each on its own, as of a container's or a service's:
-    /// each then has lists of its own for its pages.
+    /// Have the kernel account the memory of each workload separately, as of a container: each then has
+    /// lists of its own for its pages.
     #[arg(long)]
     pub(crate) memory_groups: bool,
 
-    /// They say when they are ready, by the line `ready`, and begin when they read a line: what it
-    /// takes to start is not recorded.
+    /// Wait until each workload prints the line `ready`, and have it begin by a line on its standard
+    /// input: what a start takes is not recorded.
     #[arg(long)]
     pub(crate) when_ready: bool,
 
-    /// Each runs alone and untraced for so long first, and prints `round` after each piece of work: so the
-    /// score knows how much work a recorded workload did, however much the tracer held it up.
+    /// Run each workload alone and untraced for this time first. It prints `round` after each piece of
+    /// work, so that the score knows how much work it did in the recording.
     #[arg(long, value_name = "TIME", requires = "when_ready", value_parser = parse_duration)]
     pub(crate) alone: Option<Duration>,
 }
