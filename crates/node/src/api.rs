@@ -41,9 +41,9 @@ const LONG: Duration = Duration::from_secs(120);
 pub struct Api {
     /// Asks the supervisor.
     pub controller: Controller,
-    /// What happened.
+    /// The events.
     pub events: Arc<Events>,
-    /// What tenants write.
+    /// The lines of tenants.
     pub logs: Arc<Logs>,
     /// Tells when changes are in the state file, if they are kept: answers to changes wait for that.
     pub saves: Option<Saves>,
@@ -81,13 +81,13 @@ fn described() -> OpenApiRouter<Api> {
         .merge(tenants::routes())
 }
 
-/// The description of all routes: OpenAPI 3.1, as JSON.
+/// Returns the description of all routes: OpenAPI 3.1, as JSON.
 pub fn openapi() -> String {
     let (_, description) = described().split_for_parts();
     description.to_pretty_json().unwrap_or_default()
 }
 
-/// The routes.
+/// Returns the router of the interface.
 pub fn router(api: Api) -> Router {
     let (router, description) = described().split_for_parts();
     let description: Arc<str> = description.to_json().unwrap_or_default().into();
@@ -112,8 +112,8 @@ pub fn router(api: Api) -> Router {
 /// The longest message of the library below that is passed on, bytes.
 const MESSAGE: usize = 4096;
 
-/// An error that the library below answered with text, as this interface answers: of a malformed query, of a body
-/// that is too large or no text.
+/// Gives an error that the library below answers with text the form of this interface: a malformed query, a
+/// body that is too large or no text.
 async fn as_problem(response: Response) -> Response {
     let status = response.status();
     let is_text = response

@@ -13,7 +13,7 @@ const LINES: usize = 100;
 /// The most bytes of an answer that is read as a whole.
 const ANSWER: u64 = 64 << 20;
 
-/// Why a request was not answered as wished.
+/// Why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// No node answers there.
@@ -21,7 +21,7 @@ pub enum ClientError {
     Unreachable {
         /// The socket.
         path: PathBuf,
-        /// Why not.
+        /// The system's error.
         source: io::Error,
     },
     /// The connection was lost.
@@ -35,7 +35,7 @@ pub enum ClientError {
     Refused {
         /// The kind of the error.
         kind: ErrorKind,
-        /// What was found, and what is allowed.
+        /// What the node found, and what it allows.
         message: String,
     },
 }
@@ -50,7 +50,7 @@ pub struct Client {
 pub struct Lines(BufReader<Body>);
 
 impl Client {
-    /// A client of the node with this socket.
+    /// Creates a client of the node with this socket.
     pub fn new(socket: &Path) -> Self {
         Self {
             socket: socket.to_owned(),
@@ -76,10 +76,10 @@ impl Client {
         }
     }
 
-    /// The same, and the answer as this type.
+    /// Sends a request as [`send`](Self::send), and reads the answer as this type.
     ///
     /// # Errors
-    /// As well when it is not of this type.
+    /// Those of `send`, and an answer that is not of this type.
     pub fn ask<T: DeserializeOwned>(&self, method: &str, path: &str) -> Result<T, ClientError> {
         let (_, text) = self.send(method, path, None)?;
         serde_json::from_str(&text).map_err(|error| ClientError::Strange(error.to_string()))
@@ -172,9 +172,9 @@ fn refused(status: u16, text: &str) -> ClientError {
 
 enum Framing {
     UntilClosed,
-    /// So many bytes are left.
+    /// The body has so many bytes left.
     Left(u64),
-    /// So many bytes of a chunk are left; 0 before each.
+    /// The present chunk has so many bytes left; 0 before each.
     Chunks(u64),
 }
 

@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 /// Requests that may wait for the supervisor.
 const WAITING: usize = 64;
 
-/// How long an answer is waited for. The supervisor may be starting tenants.
+/// How long a thread waits for an answer. The supervisor may be starting tenants.
 const PATIENCE: Duration = Duration::from_secs(30);
 
 /// What the supervisor does for another thread.
@@ -24,7 +24,7 @@ pub struct Controller(SyncSender<Request>);
 pub struct Requests(pub(crate) Receiver<Request>);
 
 impl Controller {
-    /// A channel in which a bounded number of requests wait.
+    /// Creates a channel in which a bounded number of requests wait.
     pub fn new() -> (Self, Requests) {
         let (sender, receiver) = sync_channel(WAITING);
         (Self(sender), Requests(receiver))
@@ -65,8 +65,10 @@ impl Controller {
         }
     }
 
+    /// Queues a request for the supervisor.
+    ///
     /// # Errors
-    /// When too much waits, or the supervisor has ended.
+    /// When too many requests wait, or the supervisor has ended.
     pub(crate) fn put(&self, request: Request) -> Result<(), Problem> {
         self.0.try_send(request).map_err(|error| match error {
             TrySendError::Full(_) => {
@@ -76,7 +78,7 @@ impl Controller {
         })
     }
 
-    /// As `put`, but waits for room: for the node's own threads.
+    /// Queues a request as [`put`](Self::put), and waits for room: for the node's own threads.
     pub(crate) fn put_blocking(&self, request: Request) {
         // A supervisor that has ended needs nothing.
         let _ = self.0.send(request);

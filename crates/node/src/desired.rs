@@ -47,7 +47,7 @@ pub enum StateError {
         path: PathBuf,
         /// What is wrong with it.
         found: String,
-        /// Where it is now.
+        /// The path to which the file was moved.
         aside: PathBuf,
     },
 }
@@ -56,13 +56,13 @@ pub enum StateError {
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Change {
-    /// Its table, if it was put.
+    /// The tenant's table, if an operator put it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub table: Option<String>,
-    /// It was deleted, although the lease file has it.
+    /// Whether the tenant was deleted, although the lease file has it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_deleted: bool,
-    /// It was killed or drained, and was not started again.
+    /// Whether the tenant was killed or drained, and was not started again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_stopped: bool,
 }
@@ -82,7 +82,7 @@ struct Stored {
 }
 
 impl Changes {
-    /// How many tenants were changed.
+    /// Returns the number of tenants that were changed.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -92,7 +92,7 @@ impl Changes {
         self.0.is_empty()
     }
 
-    /// What was changed of a tenant.
+    /// Returns what was changed of a tenant.
     pub fn of(&self, name: &str) -> Change {
         self.0.get(name).cloned().unwrap_or_default()
     }
@@ -143,7 +143,7 @@ impl Changes {
     }
 }
 
-/// The tenant of a text with one table `[tenant.NAME]`.
+/// Parses a text with one table `[tenant.NAME]`.
 fn parse(name: &str, text: &str, leases: &Path, file: &LeaseFile) -> Result<TenantSpec, Problem> {
     let origin = leases.with_file_name(format!("tenant.{name}"));
     let tenants = LeaseFile::parse_tenants(text, &origin, &file.listeners)?;
@@ -154,7 +154,7 @@ fn parse(name: &str, text: &str, leases: &Path, file: &LeaseFile) -> Result<Tena
     })
 }
 
-/// A route that two tenants have at the same listener.
+/// Returns a route that two tenants have at the same listener.
 pub(crate) fn shared_route<'a>(one: &'a TenantSpec, other: &TenantSpec) -> Option<&'a Route> {
     let (one, other) = one.http.as_ref().zip(other.http.as_ref())?;
     let mut listeners = one.listeners.iter();
@@ -202,7 +202,7 @@ impl StateFile {
         Ok((file, changes))
     }
 
-    /// Where it is.
+    /// Returns the path of the file.
     pub fn path(&self) -> PathBuf {
         self.directory.join(NAME)
     }
@@ -286,11 +286,11 @@ pub struct Keeper {
     deleted: BTreeSet<String>,
     saves: Saves,
     writes: Sender<(u64, Changes)>,
-    /// What its thread needs, until it begins.
+    /// The parts of the thread, until it begins.
     writer: Option<Writer>,
 }
 
-/// What the thread that writes needs.
+/// The parts of the thread that writes.
 struct Writer {
     file: StateFile,
     waiting: Receiver<(u64, Changes)>,
@@ -349,7 +349,7 @@ impl Keeper {
         }
     }
 
-    /// Where the changes are.
+    /// Returns the path of the file that keeps the changes.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -392,14 +392,14 @@ impl Keeper {
         Ok(())
     }
 
-    /// A tenant was deleted.
+    /// Records that a tenant was deleted.
     pub(crate) fn deleted(&mut self, name: &str) {
         if self.of_file.contains(name) {
             self.deleted.insert(name.to_owned());
         }
     }
 
-    /// The tenants are those of the lease file, which has these.
+    /// Records a reload: the tenants are those of the lease file, `of_file`.
     pub(crate) fn reloaded(&mut self, of_file: BTreeSet<String>) {
         self.of_file = of_file;
         self.deleted.clear();

@@ -59,7 +59,7 @@ impl Events {
         self.newest.send_replace(seq);
     }
 
-    /// The number of the newest event; 0 if there was none.
+    /// Returns the number of the newest event; 0 if there was none.
     pub fn newest(&self) -> u64 {
         *self.newest.borrow()
     }
@@ -69,8 +69,8 @@ impl Events {
         self.newest.subscribe()
     }
 
-    /// At most `most` events after the one with number `since`, in order. If some of them are no longer
-    /// kept, the first says how many: `lagged`, with the number of the last that is missing.
+    /// Returns at most `most` events after the one with number `since`, in order. If some of them are no longer
+    /// kept, the first is `lagged`: it says how many are missing, under the number of the last of these.
     pub fn after(&self, since: u64, most: usize) -> Vec<Event> {
         let kept = self.kept();
         // A listener of an earlier process begins anew.

@@ -12,10 +12,10 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::mpsc::{Sender, channel};
 
-/// What the thread does, and what the supervisor does then.
+/// A job of the thread; its result is what the supervisor does next.
 pub(crate) type Job = Box<dyn FnOnce(&Cell, &dyn Admission) -> Request + Send>;
 
-/// What a change needs.
+/// What a change was prepared with.
 pub(crate) struct Prepared {
     pub(crate) admitted: Admitted,
     /// The programs, in the order in which they were asked for.
@@ -51,6 +51,8 @@ impl Loader {
         Ok(Self(sender))
     }
 
+    /// Queues a job.
+    ///
     /// # Errors
     /// When the thread has ended.
     pub(crate) fn put(&self, job: Job) -> Result<(), Problem> {

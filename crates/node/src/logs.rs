@@ -61,12 +61,12 @@ impl Logs {
         Ok(())
     }
 
-    /// The log of a tenant, if it has one.
+    /// Returns the log of a tenant, if it has one.
     pub fn get(&self, tenant: &str) -> Option<Arc<Log>> {
         self.all().get(tenant).cloned()
     }
 
-    /// The log of a tenant; it has one from now on.
+    /// Returns the log of a tenant, and makes it if there is none.
     pub fn of(&self, tenant: &str) -> Arc<Log> {
         let mut all = self.all();
         let new = || {
@@ -86,7 +86,7 @@ impl Logs {
         self.all().remove(tenant);
     }
 
-    /// Everything that tenants wrote is read, also lines without an end.
+    /// Reads everything that tenants wrote, lines without an end included.
     pub fn finish(&self) {
         let all: Vec<_> = self.all().values().cloned().collect();
         all.iter().for_each(|log| log.finish());
@@ -149,13 +149,13 @@ impl Parts {
         lines
     }
 
-    /// What there is of the line of a request.
+    /// Takes what there is of the line of a request.
     fn rest(&mut self, request: Request) -> Option<(Request, String)> {
         let mut begun = self.0.remove(&request)?;
         begun.rest().map(|line| (request, line))
     }
 
-    /// What there is of all lines.
+    /// Takes what there is of all lines.
     fn rests(&mut self) -> Vec<(Request, String)> {
         let all: Vec<_> = self.0.keys().copied().collect();
         let rests = all.into_iter().map(|request| self.rest(request));
@@ -235,7 +235,7 @@ impl State {
 }
 
 impl Log {
-    /// Where the tenant's standard output and standard error go.
+    /// Returns the outputs to which the tenant's standard output and standard error go.
     pub fn outputs(&self) -> (Output, Output) {
         (
             Output::To(self.stdout.clone()),
@@ -256,7 +256,7 @@ impl Log {
         self.read(false);
     }
 
-    /// The same; a line without an end is one, too.
+    /// Reads what the tenant wrote, as `read`; a line without an end counts as a line.
     pub(crate) fn finish(&self) {
         self.read(true);
     }
@@ -319,8 +319,8 @@ impl Log {
         self.newest.send_replace(state.written);
     }
 
-    /// The lines after the `since`-th that are still kept, at most the last `most`, and the number of the
-    /// newest.
+    /// Returns the lines after the `since`-th that are still kept, at most the last `most`, and the number of
+    /// the newest.
     pub fn after(&self, since: u64, most: usize) -> (u64, Vec<LogLine>) {
         let state = self.state();
         let new = usize::try_from(state.written.saturating_sub(since)).unwrap_or(usize::MAX);

@@ -85,7 +85,7 @@ impl Reloads {
     }
 }
 
-/// The text of all metrics. O(tenants + listeners + rows), a few KiB for each tenant.
+/// Returns the text of all metrics. O(tenants + listeners + rows), a few KiB for each tenant.
 pub fn render(observation: Observation) -> String {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(observation));
@@ -126,8 +126,8 @@ impl Page<'_> {
             .encode_descriptor(family.name, family.help, None, kind)
     }
 
-    /// One value for each row: those of the labels, in the order of the table, and the value. A
-    /// family without rows is left out.
+    /// Writes one value for each row, which has the values of the labels, in the order of the table, and the
+    /// value. A family without rows is left out.
     fn values<const N: usize>(
         &mut self,
         family: Family,

@@ -33,7 +33,7 @@ mod tests {
     use base64::{Engine, prelude::BASE64_STANDARD};
     use sha2::{Digest, Sha256};
 
-    /// The text of the only element of a name.
+    /// Returns the text of the only element of a name.
     fn inline(tag: &str) -> &'static str {
         let (open, close) = (format!("<{tag}>"), format!("</{tag}>"));
         let (_, rest) = PAGE.split_once(&open).expect("the element");

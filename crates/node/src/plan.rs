@@ -13,7 +13,7 @@ pub(crate) struct Known {
     pub(crate) source: Source,
 }
 
-/// What happens with each tenant.
+/// What a reload does with each tenant.
 #[derive(Debug, Default)]
 pub(crate) struct Plan {
     /// Goes on as it is.
@@ -58,7 +58,7 @@ impl Plan {
         plan
     }
 
-    /// Those whose programs are loaded: first those that are added.
+    /// Returns the tenants whose programs are loaded: first those that are added.
     pub(crate) fn loaded(&self) -> Vec<TenantSpec> {
         self.added.iter().chain(&self.replaced).cloned().collect()
     }
@@ -68,7 +68,7 @@ impl Plan {
         !self.removed.is_empty() || !self.replaced.is_empty()
     }
 
-    /// As the interface shows it.
+    /// Returns the plan as the interface shows it.
     pub(crate) fn view(&self) -> Reloaded {
         let names = |tenants: &[TenantSpec]| {
             let names = tenants.iter().map(|tenant| tenant.name.clone());

@@ -17,7 +17,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// A problem of this kind.
+    /// Creates a problem of this kind.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
@@ -30,13 +30,13 @@ impl Problem {
         Self::new(ErrorKind::NotFound, format!("there is no tenant {name:?}"))
     }
 
-    /// The same, of this tenant.
+    /// Returns the problem with the name of its tenant.
     pub(crate) fn of_tenant(mut self, name: &str) -> Self {
         self.message = format!("tenant.{name}: {}", self.message);
         self
     }
 
-    /// The status of an answer with it.
+    /// Returns the status of an answer with the problem.
     pub(crate) const fn status(&self) -> u16 {
         match self.kind {
             ErrorKind::NotFound => 404,

@@ -31,7 +31,7 @@ impl RequestLog {
         }
     }
 
-    /// The last ones of a tenant, the newest last.
+    /// Returns the last requests of a tenant, the newest last.
     pub fn last(&self, tenant: &str) -> Vec<Request> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let last = all.get(tenant).into_iter().flatten();

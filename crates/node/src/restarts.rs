@@ -20,7 +20,7 @@ pub(crate) struct Restarts {
 }
 
 impl Restarts {
-    /// It failed: the pause before it is started again.
+    /// Records a failure; returns the pause before the tenant is started again.
     pub(crate) fn plan(&mut self, now: Instant) -> Duration {
         let ran = self
             .started
@@ -55,14 +55,14 @@ impl Restarts {
         self.due.is_some()
     }
 
-    /// It was started again.
+    /// Records that the tenant was started again.
     pub(crate) fn started(&mut self, now: Instant) {
         self.times += 1;
         self.started = Some(now);
         self.due = None;
     }
 
-    /// How often it was started again.
+    /// Returns the number of times that the tenant was started again.
     pub(crate) const fn times(&self) -> u32 {
         self.times
     }

@@ -27,7 +27,7 @@ const CONNECTIONS: usize = 64;
 const HEAD: Duration = Duration::from_secs(10);
 /// The most fields of a head.
 const FIELDS: usize = 64;
-/// How long answers that are under way may take when the node ends.
+/// How long answers under way may take when the node ends.
 const LAST: Duration = Duration::from_millis(500);
 
 /// Why there is no control socket.
@@ -47,7 +47,7 @@ pub enum SocketError {
     System {
         /// The socket.
         path: PathBuf,
-        /// Why.
+        /// The system's error.
         source: io::Error,
     },
 }
@@ -56,7 +56,7 @@ pub enum SocketError {
 pub struct ControlSocket {
     path: PathBuf,
     socket: Option<UnixListener>,
-    /// Of the file: only this one is removed.
+    /// The identity of the file: only this one is removed at the end.
     identity: (u64, u64),
 }
 
@@ -103,7 +103,7 @@ impl ControlSocket {
         })
     }
 
-    /// Its absolute path.
+    /// Returns the absolute path of the socket.
     pub fn path(&self) -> &Path {
         &self.path
     }
@@ -178,7 +178,7 @@ impl Server {
         })
     }
 
-    /// Where it answers.
+    /// Returns the path of the socket.
     pub fn path(&self) -> &Path {
         self.socket.path()
     }
@@ -253,7 +253,7 @@ const fn may_use(peer: u32, own: u32) -> bool {
     peer == own || peer == 0
 }
 
-/// What another user's peers are answered.
+/// Returns the router for peers of other users, which refuses everything.
 fn refusing() -> Router {
     let refused = || async {
         let message = "only the user that the node runs as, and root, may use its control socket";

@@ -34,7 +34,7 @@ use tokio::sync::oneshot;
 
 /// Ends that are kept.
 const ENDS: usize = 100;
-/// How long requests that are under way keep a tenant whose place a new one takes.
+/// How long requests under way keep a tenant whose place a new one takes.
 const GRACE: Duration = Duration::from_secs(10);
 /// The most tenants of a cell.
 const TENANTS: usize = 1024;
@@ -89,7 +89,7 @@ pub struct Facts {
     pub leases: PathBuf,
 }
 
-/// What a supervisor is made of.
+/// The parts of a supervisor.
 pub struct Parts {
     /// The cell.
     pub cell: Arc<Cell>,
@@ -115,7 +115,7 @@ pub struct Parts {
 
 /// A tenant of the start.
 pub struct First {
-    /// Its program, surroundings and lease.
+    /// The tenant's program, surroundings and lease.
     pub spec: TenantSpec,
     /// Its program.
     pub program: Arc<Program>,
@@ -123,7 +123,7 @@ pub struct First {
     pub source: Source,
     /// The tenant as the front knows it, if it answers requests.
     pub site: Option<Arc<Site>>,
-    /// Its table, if an operator put it.
+    /// The tenant's table, if an operator put it.
     pub table: Option<String>,
     /// Whether an operator has stopped it: it is not started.
     pub is_stopped: bool,
@@ -134,7 +134,7 @@ pub struct First {
 pub struct StartFailure {
     /// The tenant that was not.
     pub tenant: String,
-    /// Why not.
+    /// The reason.
     pub error: StartError,
 }
 
@@ -168,8 +168,8 @@ pub struct Supervisor {
 }
 
 impl Supervisor {
-    /// A supervisor that answers these requests, of which `controller` is the other end. Its threads are
-    /// confined as the calling one.
+    /// Creates a supervisor that answers these requests, of which `controller` is the other end. Its threads
+    /// are confined as the calling one.
     ///
     /// # Errors
     /// When the system refuses a thread.
@@ -283,22 +283,22 @@ impl Supervisor {
         self.look();
     }
 
-    /// The tenants, in the order in which they became known.
+    /// Returns the tenants, in the order in which they became known.
     pub fn wards(&self) -> &[Ward] {
         &self.wards
     }
 
-    /// The cell.
+    /// Returns the cell.
     pub fn cell(&self) -> &Arc<Cell> {
         &self.parts.cell
     }
 
-    /// The front, if there is one.
+    /// Returns the front, if there is one.
     pub fn front(&self) -> Option<&Front> {
         self.parts.front.as_ref()
     }
 
-    /// The front, to wait for its end.
+    /// Takes the front, to wait for its end.
     pub fn take_front(&mut self) -> Option<Front> {
         self.parts.front.take()
     }
@@ -308,7 +308,7 @@ impl Supervisor {
         self.is_operated
     }
 
-    /// From now on nothing is started.
+    /// Stops starting tenants.
     pub fn drain(&mut self) {
         self.is_draining = true;
         for ward in &mut self.wards {
@@ -336,7 +336,7 @@ impl Supervisor {
 
     // What operators ask for.
 
-    /// A tenant.
+    /// Returns a tenant, as the interface shows it.
     pub(crate) fn tenant(&mut self, name: &str) -> Result<view::Tenant, Problem> {
         self.snapshot();
         self.at(name).map(|at| self.wards[at].view())
@@ -554,13 +554,13 @@ impl Supervisor {
     }
 }
 
-/// The end of a lane for the requests of a tenant, if it answers any.
+/// Returns the end of a lane for the requests of a tenant, if it answers any.
 fn intake(spec: &TenantSpec) -> Option<Intake> {
     let http = spec.http.as_ref()?;
     Some(Intake::new(http.queue as usize))
 }
 
-/// Neither a request nor a restart reaches it any more, and what waits for its next life fails.
+/// Takes requests and restarts away from a tenant; the requests that wait for its next life fail.
 fn stop(ward: &mut Ward) {
     ward.pending = None;
     ward.restarts = Restarts::default().after(&ward.restarts);
@@ -569,7 +569,7 @@ fn stop(ward: &mut Ward) {
     }
 }
 
-/// The next end of a tenant, or the last if it is not running.
+/// Returns a receiver of the next end of a tenant, or of the last if it is not running.
 fn next_end(ward: &mut Ward) -> Result<oneshot::Receiver<End>, Problem> {
     let (sender, receiver) = oneshot::channel();
     match (ward.is_gone(), &ward.last_end) {

@@ -8,7 +8,7 @@ use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// How many random bytes a token is made of.
+/// The number of random bytes of a token.
 const BYTES: usize = 32;
 /// The shortest and the longest token that is taken from a file.
 const LENGTHS: std::ops::RangeInclusive<usize> = 32..=256;

@@ -110,7 +110,7 @@ impl Exporter {
         }
     }
 
-    /// What became of spans so far.
+    /// Returns what became of spans so far.
     pub fn exports(&self) -> Exports {
         Exports {
             exported: self.counters.exported.load(Ordering::Relaxed),

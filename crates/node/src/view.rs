@@ -154,7 +154,7 @@ pub enum State {
 }
 
 impl State {
-    /// Its name on the wire.
+    /// Returns the name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Starting => "starting",
@@ -471,7 +471,7 @@ pub enum EventKind {
 }
 
 impl EventKind {
-    /// Its name on the wire.
+    /// Returns the name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Started => "started",
@@ -585,7 +585,7 @@ pub enum LogStream {
 }
 
 impl LogStream {
-    /// Its name on the wire.
+    /// Returns the name on the wire.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Stdout => "stdout",

@@ -25,7 +25,7 @@ pub(crate) struct Life {
     pub(crate) spec: Arc<TenantSpec>,
     pub(crate) bound: EndBound,
     pub(crate) phase: Phase,
-    /// Nothing is said of its failed requests until then.
+    /// Until when no message is written on failed requests.
     pub(crate) silent_until: Option<Instant>,
 }
 
@@ -36,7 +36,7 @@ const SILENCE: Duration = Duration::from_secs(1);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     Running,
-    /// It gets no further request, and is killed when those under way are over, or at this instant.
+    /// The tenant gets no further request, and is killed when those under way are over, or at this instant.
     Draining(Instant),
     Killed,
 }
@@ -49,7 +49,7 @@ impl Life {
         }
     }
 
-    /// What is said of requests that failed with the guest since that was last said.
+    /// Returns a message on the requests that failed with the guest since the last such message.
     pub(crate) fn failed_requests(&self) -> Option<String> {
         let failed = self.lane.as_ref()?.take_failed()?;
         let requests = match failed.exchanges {
@@ -59,7 +59,7 @@ impl Life {
         Some(format!("{requests} failed: {}", failed.reason))
     }
 
-    /// The same; at most once in [`SILENCE`].
+    /// Returns the same message, at most once in [`SILENCE`].
     pub(crate) fn failed_requests_at(&mut self, now: Instant) -> Option<String> {
         if self.silent_until.is_some_and(|until| now < until) {
             return None;
@@ -94,7 +94,7 @@ pub struct Ward {
     pub(crate) bound: EndBound,
     pub(crate) desired: Desired,
     pub(crate) program: Arc<Program>,
-    /// Its table, if an operator put it.
+    /// The tenant's table, if an operator put it.
     pub(crate) table: Option<String>,
     /// The program's file when it was loaded.
     pub(crate) source: Source,
@@ -104,23 +104,23 @@ pub struct Ward {
     pub(crate) leaving: Vec<Life>,
     /// A new life begins, with this end of a lane if it answers requests, when no earlier one is there.
     pub(crate) pending: Option<Option<Intake>>,
-    /// How many lives had ended when there was no room for it: it is tried again after the next end.
+    /// The number of ended lives when there was no room for the tenant: it is tried again after the next end.
     pub(crate) refused_at: Option<u64>,
     pub(crate) restarts: Restarts,
     pub(crate) since: Timestamp,
     pub(crate) ended: Option<Ended>,
     pub(crate) last_end: Option<End>,
-    /// They are told when the lives are over that were killed, whatever has taken their place.
+    /// Receive the end of the lives that were killed, even if another has taken their place.
     pub(crate) killing: Vec<oneshot::Sender<End>>,
-    /// They are told of the next end.
+    /// Receive the next end.
     pub(crate) waiting: Vec<oneshot::Sender<End>>,
     pub(crate) seen: Seen,
-    /// It is forgotten when its lives are over.
+    /// Whether the tenant is forgotten when its lives are over.
     pub(crate) is_deleted: bool,
 }
 
 impl Ward {
-    /// A tenant that is wanted to run, and has no life yet.
+    /// Creates a tenant that is wanted to run, and has no life yet.
     pub(crate) fn new(
         spec: TenantSpec,
         bound: EndBound,
@@ -151,37 +151,37 @@ impl Ward {
         }
     }
 
-    /// Its program, surroundings and lease.
+    /// Returns the tenant's program, surroundings and lease.
     pub fn spec(&self) -> &TenantSpec {
         &self.spec
     }
 
-    /// How long its end takes at most.
+    /// Returns the longest time that the tenant's end takes.
     pub fn bound(&self) -> EndBound {
         self.bound
     }
 
-    /// How it ended, if it is not running.
+    /// Returns how the tenant ended, if it is not running.
     pub fn ended(&self) -> Option<&Ended> {
         self.ended.as_ref()
     }
 
-    /// Its processor time when it was last observed.
+    /// Returns the tenant's processor time when it was last observed.
     pub fn processor(&self) -> Option<Processor> {
         self.seen.processor
     }
 
-    /// Its use of memory then.
+    /// Returns the tenant's use of memory when it was last observed.
     pub fn memory(&self) -> Option<MemoryUse> {
         self.seen.memory
     }
 
-    /// The tenant as the front knows it, if it answers requests.
+    /// Returns the tenant as the front knows it, if it answers requests.
     pub fn site(&self) -> Option<&Arc<Site>> {
         self.site.as_ref()
     }
 
-    /// How often it was started again after a failure.
+    /// Returns the number of times that the tenant was started again after a failure.
     pub fn restarts(&self) -> u32 {
         self.restarts.times()
     }
@@ -222,7 +222,7 @@ impl Ward {
         }
     }
 
-    /// As the interface shows it, with what was seen last.
+    /// Returns the tenant as the interface shows it, with what was seen last.
     pub(crate) fn view(&self) -> view::Tenant {
         let lease = &self.spec.lease;
         let seen = self.life.as_ref().map(|_| &self.seen);

@@ -16,8 +16,8 @@ pub(crate) enum Fail {
 pub(crate) type Answer<T = ()> = Result<T, Fail>;
 
 impl Fail {
-    /// A pointer outside the guest's memory, or not aligned: as the specification of preview 1 says, a
-    /// trap.
+    /// Returns the failure of a pointer outside the guest's memory, or not aligned: a trap, as the
+    /// specification of preview 1 says.
     #[cold]
     pub(crate) fn pointer(pointer: u32, length: u64) -> Self {
         Self::Trap(wasmtime::Error::msg(format!(
@@ -56,8 +56,8 @@ pub(crate) fn to_guest(answer: Answer) -> wasmtime::Result<i32> {
     }
 }
 
-/// The errno of preview 1 for one of the host's: what `wasmtime-wasi` makes of it, and besides it the
-/// three that say that a limit was reached.
+/// Returns the errno of preview 1 for one of the host's: that of `wasmtime-wasi`, and three more that say that
+/// a limit was reached.
 pub(crate) fn errno_of(errno: HostErrno) -> Errno {
     match errno {
         HostErrno::PIPE => Errno::Pipe,

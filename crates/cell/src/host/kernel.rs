@@ -41,7 +41,8 @@ pub(crate) enum Call {
 /// Calls of this process that look a name up, where it may be missing.
 static LOOK_UPS: AtomicU64 = AtomicU64::new(0);
 
-/// How many calls of this process have looked a name up so far: no more names are missing since.
+/// Returns the number of calls of this process that have looked a name up so far. While it stays the same, the
+/// kernel has cached no more missing names.
 pub(super) fn look_ups() -> u64 {
     LOOK_UPS.load(Ordering::Relaxed)
 }
@@ -127,7 +128,7 @@ pub(super) fn open_again(directory: BorrowedFd<'_>) -> Result<OwnedFd> {
     })
 }
 
-/// The status of an open file.
+/// Returns the status of an open file.
 #[inline]
 pub(super) fn status(file: BorrowedFd<'_>, fields: StatxFlags) -> Result<Statx> {
     persistently(Call::Status, || {
@@ -159,7 +160,7 @@ pub(super) fn measure(file: BorrowedFd<'_>) -> Result<Extent> {
     })
 }
 
-/// The status of an entry of a directory, or of the link if it is one.
+/// Returns the status of an entry of a directory, or of the link if it is one.
 pub(super) fn status_at(
     directory: BorrowedFd<'_>,
     name: &CStr,
@@ -170,7 +171,7 @@ pub(super) fn status_at(
     })
 }
 
-/// The type of the file system that a file is on.
+/// Returns the type of the file system that a file is on.
 pub(super) fn file_system(file: BorrowedFd<'_>) -> Result<u64> {
     let status = persistently(Call::Status, || rustix::fs::fstatfs(file))?;
     Ok(status.f_type.cast_unsigned())
@@ -282,7 +283,7 @@ pub(super) fn symlink(target: &CStr, parent: impl AsFd, name: &CStr) -> Result<(
     })
 }
 
-/// The target of a symbolic link.
+/// Returns the target of a symbolic link.
 pub(super) fn read_link(parent: impl AsFd, name: &CStr) -> Result<Vec<u8>> {
     looking_up(1, Call::Status, || {
         let text = rustix::fs::readlinkat(parent.as_fd(), name, Vec::new())?;

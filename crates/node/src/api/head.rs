@@ -12,7 +12,7 @@ use axum::response::{IntoResponse, Response};
 /// The most bytes of a head.
 pub(crate) const HEAD_BYTES: usize = 64 << 10;
 
-/// The bytes of a head, as they were sent without needless spaces.
+/// Returns the number of bytes of a head, as it is sent without needless spaces.
 fn bytes(request: &Request) -> usize {
     let target = request.uri();
     let path = target

@@ -16,7 +16,7 @@ use std::sync::Arc;
 pub(super) struct Parameters(HashMap<(String, String), Vec<String>>);
 
 impl Parameters {
-    /// Those of a description: OpenAPI as JSON.
+    /// Reads the parameters of all routes from a description: OpenAPI as JSON.
     pub(super) fn of(description: &Value) -> Self {
         let paths = description["paths"].as_object().into_iter().flatten();
         let routes = paths.flat_map(|(path, operations)| {
@@ -34,8 +34,10 @@ impl Parameters {
         Self(routes.collect())
     }
 
+    /// Checks the parameters of a query.
+    ///
     /// # Errors
-    /// When the query of a request to this route has another parameter.
+    /// When the query of a request to this route has a parameter that the description does not have.
     fn check(&self, method: &Method, route: &str, uri: &Uri) -> Result<(), Problem> {
         let asked: Query<Vec<(String, String)>> = Query::try_from_uri(uri)
             .map_err(|error| Problem::new(ErrorKind::BadRequest, error.to_string()))?;

@@ -36,14 +36,14 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 
-/// How many connections are open at a time; a further one waits in the kernel's queue.
+/// Connections that are open at a time; a further one waits in the kernel's queue.
 const CONNECTIONS: usize = 64;
-/// How long a client may take for the head of a request; and how long a connection may last altogether on which no
-/// request has carried the token.
+/// How long a client may take for the head of a request, and how long a connection may last on which no request
+/// has carried the token.
 const HEAD: Duration = Duration::from_secs(10);
 /// How long a client may read nothing of what is written to it.
 const STALL: Duration = Duration::from_secs(10);
-/// How long nothing is accepted after the system refused to accept, for want of descriptors.
+/// The pause after the system refused to accept a connection for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(200);
 
 /// An address cannot be listened on.

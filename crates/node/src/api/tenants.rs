@@ -22,7 +22,7 @@ use utoipa_axum::routes;
 
 /// How long requests that are under way may take when a tenant is drained.
 const GRACE: Duration = Duration::from_secs(10);
-/// How long an end is waited for that nothing asked for.
+/// How long a client waits for an end that it did not order, if it does not say.
 const POLL: Duration = Duration::from_secs(60);
 
 pub(super) fn routes() -> OpenApiRouter<Api> {
@@ -273,7 +273,7 @@ fn time(key: &str, text: Option<&str>) -> Result<Option<Duration>, Problem> {
         .map_err(|error| Problem::new(ErrorKind::BadRequest, format!("{key}: {error}")))
 }
 
-/// A table of a lease file that is stated as JSON, as TOML.
+/// Returns the TOML of a table of a lease file that is stated as JSON.
 fn of_json(name: &str, body: &str) -> Result<String, Problem> {
     let wrong = |found: String| {
         let message = format!(
@@ -294,7 +294,7 @@ fn of_json(name: &str, body: &str) -> Result<String, Problem> {
     Ok(text)
 }
 
-/// A value of JSON as TOML writes it; TOML has no null. Strings are the same in both.
+/// Returns a value of JSON as TOML writes it; `None` for null, which TOML lacks. Strings are the same in both.
 fn inline(value: &serde_json::Value) -> Option<String> {
     use serde_json::Value;
     Some(match value {

@@ -11,7 +11,7 @@ pub(super) const RATIOS: [f64; 14] = [
 /// Ratios, counted by bucket.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct Ratios {
-    /// Those at most the bound and above the bound before it; the last is without a bound.
+    /// Ratios at most the bound and above the bound before it; the last bucket has no bound.
     pub(super) buckets: [u64; RATIOS.len() + 1],
     pub(super) sum: f64,
 }
@@ -40,9 +40,9 @@ pub(super) struct OfTenant {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ends {
     pub(super) tenants: BTreeMap<String, OfTenant>,
-    /// What an end cost, as a part of what was charged.
+    /// The processor time of ends, as a part of what was charged.
     pub(super) measured: Ratios,
-    /// What it took, as a part of its bound.
+    /// The wall time of ends, as a part of their bound.
     pub(super) wall: Ratios,
 }
 

@@ -3,11 +3,11 @@
 /// How values of a family change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
-    /// They only grow, until what they count begins anew.
+    /// Values that only grow, until what they count begins anew.
     Counter,
-    /// They go up and down.
+    /// Values that go up and down.
     Gauge,
-    /// They are distributions.
+    /// Distributions.
     Histogram,
 }
 
@@ -16,11 +16,11 @@ pub enum Kind {
 pub struct Family {
     /// The name, without what the format adds (`_total`, `_bucket`).
     pub name: &'static str,
-    /// How its values change.
+    /// How the values change.
     pub kind: Kind,
     /// The names of its labels.
     pub labels: &'static [&'static str],
-    /// What it is, without a full stop.
+    /// The description, without a full stop.
     pub help: &'static str,
 }
 
@@ -117,7 +117,7 @@ families! {
 }
 
 impl Family {
-    /// The name of its first sample, as a query has it.
+    /// Returns the name of the family's first sample, as a query has it.
     pub fn sample(&self) -> String {
         match self.kind {
             Kind::Counter => format!("{}_total", self.name),
@@ -127,7 +127,7 @@ impl Family {
     }
 }
 
-/// The table as a page has it, in Markdown.
+/// Returns the table as a page has it, in Markdown.
 pub fn table() -> String {
     let row = |family: &Family| {
         let name = match family.kind {

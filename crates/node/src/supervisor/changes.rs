@@ -33,7 +33,7 @@ impl Supervisor {
         }
     }
 
-    /// The change is done, or was given up: the next one begins.
+    /// Begins the next change: the present one is done, or was given up.
     pub(super) fn changed(&mut self) {
         self.snapshot = None;
         match self.changes.pop_front() {
@@ -89,8 +89,8 @@ impl Supervisor {
     }
 
     /// Tests a tenant beside all others, loads its program, and starts it in the place of the one that has its
-    /// name. That this was asked for is older than what operators order of it meanwhile: it stays stopped then, or
-    /// is not there at all.
+    /// name. An order that operators give meanwhile is newer than this change: then the tenant stays stopped,
+    /// or is not there at all.
     pub(super) fn install(
         &mut self,
         spec: TenantSpec,
@@ -302,7 +302,7 @@ impl Supervisor {
         }
     }
 
-    /// These tenants were admitted.
+    /// Takes over the result of the admission of these tenants.
     pub(super) fn admit(&mut self, all: &[TenantSpec], admitted: &Admitted) {
         self.admitted(admitted);
         for (spec, bound) in all.iter().zip(&admitted.bounds) {

@@ -144,7 +144,7 @@ impl Supervisor {
         }
     }
 
-    /// A life is over: it is told, and the tenant is started again if its lease says so.
+    /// Reports the end of a life, and starts the tenant again if its lease says so.
     pub(super) fn over(&mut self, at: usize, life: &Life, ended: Ended, is_last: bool) {
         let end = viewed::end(&life.spec.name, &ended, life.bound, &life.spec.lease);
         self.lives_over += 1;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 
-/// What may not be undone.
+/// An order of an operator that a change which was asked for before may not undo.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Order {
     /// The tenant was killed or drained: it does not run.
     Stop,
-    /// It was deleted.
+    /// The tenant was deleted.
     Delete,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct Orders {
 }
 
 impl Orders {
-    /// Now.
+    /// Returns the present position in the sequence of orders.
     pub(super) const fn now(&self) -> Asked {
         Asked(self.given)
     }
@@ -34,18 +34,18 @@ impl Orders {
             .insert(tenant.to_owned(), (Asked(self.given), order));
     }
 
-    /// The tenant is to run again.
+    /// Withdraws the order for a tenant, which is to run again.
     pub(super) fn withdraw(&mut self, tenant: &str) {
         self.last.remove(tenant);
     }
 
-    /// The last order for a tenant, if it was given after a change was asked for.
+    /// Returns the last order for a tenant, if it was given after a change was asked for.
     pub(super) fn since(&self, asked: Asked, tenant: &str) -> Option<Order> {
         let (given, order) = self.last.get(tenant)?;
         (*given > asked).then_some(*order)
     }
 
-    /// No change waits.
+    /// Forgets all orders: no change waits.
     pub(super) fn forget(&mut self) {
         self.last.clear();
     }

@@ -12,13 +12,13 @@ use leasehold_front::Front;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How long what is shown stays as it is.
+/// How long the answers of the cell are shown before it is asked again.
 const FRESH: Duration = Duration::from_secs(1);
 /// Tenants whose account and memory are asked for at once: two commands each.
 const ASKED: usize = 16;
 
 impl Supervisor {
-    /// A tenant's reclamation account.
+    /// Returns a tenant's reclamation account.
     pub(crate) fn statement(&mut self, name: &str) -> Result<view::Statement, Problem> {
         let at = self.at(name)?;
         self.snapshot();
@@ -32,7 +32,7 @@ impl Supervisor {
             .ok_or_else(|| not_running(name))
     }
 
-    /// What a tenant got of the processor.
+    /// Returns what a tenant got of the processor.
     pub(crate) fn processor(&mut self, name: &str) -> Result<view::Processor, Problem> {
         let at = self.at(name)?;
         self.snapshot();
@@ -43,7 +43,7 @@ impl Supervisor {
         view.ok_or_else(|| not_running(name))
     }
 
-    /// How a tenant uses its memory, or did when it ended.
+    /// Returns how a tenant uses its memory, or did when it ended.
     pub(crate) fn memory(&mut self, name: &str) -> Result<view::MemoryUse, Problem> {
         let at = self.at(name)?;
         self.snapshot();
@@ -58,7 +58,7 @@ impl Supervisor {
             .ok_or_else(|| not_running(name))
     }
 
-    /// How a tenant's requests went.
+    /// Returns how a tenant's requests went.
     pub(crate) fn requests(&mut self, name: &str) -> Result<view::Requests, Problem> {
         let at = self.at(name)?;
         let site = self.wards[at].site.as_ref();
@@ -75,7 +75,7 @@ impl Supervisor {
         })
     }
 
-    /// All that is known; the cell is asked at most once a second.
+    /// Returns all that is known; the cell is asked at most once a second.
     pub(crate) fn snapshot(&mut self) -> Arc<view::Snapshot> {
         if let Some((at, snapshot)) = &self.snapshot
             && at.elapsed() < FRESH
@@ -106,7 +106,7 @@ impl Supervisor {
         snapshot
     }
 
-    /// All that a page of metrics shows; the cell is asked at most once a second.
+    /// Returns all that a page of metrics shows; the cell is asked at most once a second.
     pub(crate) fn observation(&mut self) -> metrics::Observation {
         let snapshot = self.snapshot();
         let known = self.wards.iter().filter(|ward| !ward.is_deleted);
@@ -133,7 +133,7 @@ impl Supervisor {
         }
     }
 
-    /// The tenants as they are now, with what was last seen of the cell.
+    /// Returns the tenants as they are now, with what was last seen of the cell.
     pub(crate) fn tenants(&mut self) -> Vec<view::Tenant> {
         self.snapshot();
         self.wards
@@ -143,7 +143,7 @@ impl Supervisor {
             .collect()
     }
 
-    /// The node.
+    /// Returns the node.
     pub(crate) fn node(&self) -> view::Node {
         let Facts {
             order, confinement, ..

@@ -66,7 +66,7 @@ impl Endpoint {
         })
     }
 
-    /// The port that spans are sent to.
+    /// Returns the port that spans are sent to.
     pub const fn port(&self) -> u16 {
         self.address.port()
     }

@@ -13,7 +13,7 @@ const METHODS: [&str; 9] = [
     "GET", "HEAD", "POST", "PUT", "DELETE", "OPTIONS", "PATCH", "TRACE", "CONNECT",
 ];
 
-/// The span of a request that ended now, and those of its parts. None if it is not recorded.
+/// Returns the span of a request that ended now, and those of its parts; none if it is not recorded.
 pub(super) fn spans(record: &Record, ended: SystemTime) -> Vec<SpanData> {
     let Some(trace) = record.trace.filter(|trace| trace.is_sampled) else {
         return Vec::new();
@@ -108,7 +108,7 @@ fn attributes(record: &Record) -> Vec<KeyValue> {
     attributes
 }
 
-/// An error is what a server is to blame for.
+/// Returns the status of a span: an error if the server caused the outcome.
 fn status(record: &Record) -> Status {
     let is_failure = record.status.is_some_and(|status| status >= 500)
         || matches!(record.outcome, Outcome::Failed | Outcome::Timeout);

@@ -41,8 +41,8 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// The account of a tenant with this lease. Its descriptors and a thread were promised to it if it can
-    /// have any.
+    /// Creates the account of a tenant with this lease. Its descriptors and a thread were promised to it if it
+    /// can have any.
     pub(crate) fn new(
         lease: &Lease,
         promise: Option<Promise>,
@@ -70,27 +70,27 @@ impl Account {
         }
     }
 
-    /// A number that no other account of the process has.
+    /// Returns the account's number, which no other account of the process has.
     pub(crate) fn number(&self) -> u64 {
         self.number
     }
 
-    /// The amount that it has added to disks.
+    /// Returns the account of what the tenant has added to disks.
     pub(crate) fn disk(&self) -> &Disk {
         &self.disk
     }
 
-    /// The directories that it has made lately.
+    /// Returns the directories that the tenant has made lately.
     pub(super) fn young(&self) -> &YoungDirectories {
         &self.young
     }
 
-    /// The refusals of its lease.
+    /// Returns the refusals of the tenant's lease.
     pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
     }
 
-    /// The threads that work for it.
+    /// Returns the threads that work for the tenant.
     pub(crate) fn io(&self) -> &Io {
         &self.io
     }
@@ -125,7 +125,7 @@ impl Account {
         self.hand_over(files, what, false);
     }
 
-    /// The same for the last files of an execution, whose tenant may wait for it.
+    /// Makes the reaper close the last files of an execution, before others: the tenant may wait for that.
     pub(crate) fn close_last(self: &Arc<Self>, files: u32, what: impl Send + 'static) {
         self.hand_over(files, what, true);
     }
@@ -200,12 +200,12 @@ impl Account {
         self.closing_cpu_ns.fetch_add(cpu_ns, Ordering::Relaxed);
     }
 
-    /// The processor time of the threads that write its output out.
+    /// Returns the processor time of the threads that write the tenant's output out.
     pub(crate) fn output_time(&self) -> &OutputTime {
         &self.output
     }
 
-    /// The processor time of other threads since it was taken last, ns.
+    /// Returns the processor time of other threads since the last call, ns.
     pub(crate) fn take_cpu_ns(&self) -> u64 {
         let calls_ns = self.cpu_ns.swap(0, Ordering::Relaxed);
         calls_ns + self.take_closing_cpu_ns() + self.output.take()

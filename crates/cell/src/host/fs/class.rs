@@ -17,14 +17,14 @@ pub(crate) enum Class {
     Memory,
     /// Cached data is found without waiting, and the kernel reports what is not cached.
     Cached,
-    /// The same, but the first change of a file may copy all of it from a lower layer.
+    /// As `Cached`, but the first change of a file may copy all of it from a lower layer.
     Layered,
     /// Any call may wait for ever: a network, a program.
     Slow,
 }
 
 impl Class {
-    /// The class of the file system that a file is on.
+    /// Returns the class of the file system that a file is on.
     pub(crate) fn of(file: BorrowedFd<'_>) -> Result<Self> {
         const TMPFS: u64 = 0x0102_1994;
         const RAMFS: u64 = 0x8584_58f6;
@@ -100,7 +100,7 @@ pub(crate) fn is_cheap_to_close(status: &Statx) -> bool {
     kind_of(status) != FileType::RegularFile || status.stx_size <= SMALL
 }
 
-/// The kind of file that a status is of.
+/// Returns the kind of file that a status is of.
 pub(crate) fn kind_of(status: &Statx) -> FileType {
     FileType::from_raw_mode(status.stx_mode.into())
 }

@@ -38,7 +38,7 @@ pub(crate) struct Node {
     grown: Mutex<Option<Lent>>,
     /// Where its last growth ended, if that was not written out since.
     grown_to: Mutex<Option<u64>>,
-    /// Every write is written out.
+    /// Whether every write is written out.
     is_synchronous: bool,
     ahead: ReadAhead,
     pub(crate) kind: FileType,
@@ -97,7 +97,7 @@ impl Node {
         }
     }
 
-    /// The same for a file whose growth is counted.
+    /// Returns the node with its owner: the growth of the file is counted.
     pub(super) fn of(mut self, files: &Arc<Files>, status: &Statx, is_synchronous: bool) -> Self {
         self.is_synchronous = is_synchronous;
         if self.kind == FileType::RegularFile {
@@ -111,7 +111,7 @@ impl Node {
         self
     }
 
-    /// The files that it is one of, if what it takes of a disk is counted.
+    /// Returns the files of the execution, if what this file takes of a disk is counted.
     pub(super) fn files(&self) -> Option<&Arc<Files>> {
         self.owner.as_ref().map(|owner| &owner.files)
     }
@@ -120,19 +120,20 @@ impl Node {
         self.window.lock()
     }
 
-    /// Registers work of another thread on it.
+    /// Registers work of another thread on the file.
     pub(crate) fn elsewhere(&self) -> Elsewhere {
         let count = self.owner.as_ref().map(|owner| owner.shrinks.elsewhere());
         Elsewhere::on(self.class, count.cloned())
     }
 
-    /// Whether another thread works on it.
+    /// Whether another thread works on the file.
     pub(super) fn is_worked_on(&self) -> bool {
         let owner = self.owner.as_ref();
         owner.is_some_and(|owner| owner.shrinks.elsewhere().load(Ordering::Acquire) > 0)
     }
 
-    /// The state in which a write finds the file, if that says anything.
+    /// Returns the state in which a write finds the file, if the file has an owner and is not being made
+    /// smaller.
     pub(super) fn state(&self) -> Option<State> {
         self.owner.as_ref()?.shrinks.state()
     }
@@ -171,7 +172,7 @@ impl Node {
         self.grown.lock()
     }
 
-    /// Takes over `count` of these pages, or all of them, until it is closed: that may free as many.
+    /// Takes over `count` of these pages, or all of them, until the file is closed, which may free as many.
     pub(super) fn pay(&self, lent: &mut Lent, count: u32) {
         let moved = lent.move_to(&mut self.grown(), count);
         if let Some(owner) = &self.owner {
@@ -179,8 +180,8 @@ impl Node {
         }
     }
 
-    /// Pages that a write to it is charged for beyond those that it may take: an extent of a file without a
-    /// name is paid when it is made.
+    /// Returns the pages that a write is charged for beyond those that it may take: an extent of a file without
+    /// a name is paid when it is made.
     pub(super) fn extent_pages(&self) -> u32 {
         let is_nameless = |owner: &Owner| owner.files.account().disk().is_nameless(owner.identity);
         match self.owner.as_ref().is_some_and(is_nameless) {
@@ -208,7 +209,7 @@ impl Node {
         }
     }
 
-    /// It has grown by so many pages, up to an offset if that is known.
+    /// Records a growth by so many pages, up to an offset if that is known.
     pub(super) fn grew(&self, pages: u32, to: Option<u64>, begins: bool) {
         if let Some(owner) = &self.owner {
             let disk = owner.files.account().disk();
@@ -217,7 +218,7 @@ impl Node {
         *self.grown_to() = to.filter(|_| !self.is_synchronous);
     }
 
-    /// What it has grown by last was filled up to an offset.
+    /// Records that the last growth was filled up to an offset.
     pub(super) fn goes_on(&self, to: u64) {
         *self.grown_to() = Some(to);
     }
@@ -290,7 +291,7 @@ impl Node {
         }
     }
 
-    /// Its status.
+    /// Returns the file's status.
     pub(crate) fn status(self: &Arc<Self>) -> Try<Statx> {
         if self.class != Class::Slow {
             return Try::Done(status_of(self.as_fd()));
@@ -299,7 +300,7 @@ impl Node {
         Try::elsewhere(self.elsewhere(), move || status_of(node.as_fd()))
     }
 
-    /// Changes the times of its last access and change.
+    /// Changes the times of the last access and the last change.
     pub(crate) fn set_times(self: &Arc<Self>, times: [Timespec; 2]) -> Try<()> {
         if let Some(permit) = Permit::for_change(self.class) {
             let result = kernel::set_times(self.as_fd(), times);
@@ -312,7 +313,7 @@ impl Node {
         })
     }
 
-    /// Changes its size, which may free any number of pages.
+    /// Changes the size, which may free any number of pages.
     pub(crate) fn set_size(self: &Arc<Self>, size: u64) -> Try<()> {
         let node = self.clone();
         Try::elsewhere(self.elsewhere(), move || {
@@ -331,7 +332,7 @@ impl Node {
         truncated
     }
 
-    /// Changes its size; `None` on the cell's thread if it has to wait.
+    /// Changes the size; returns `None` on the cell's thread if that has to wait.
     pub(super) fn resize(&self, site: Site, size: u64) -> Option<Result<()>> {
         match &self.owner {
             Some(owner) => {
@@ -343,7 +344,7 @@ impl Node {
         }
     }
 
-    /// Waits until it is on the disk.
+    /// Waits until the file is on the disk.
     pub(crate) fn sync(self: &Arc<Self>, only_data: bool) -> Try<()> {
         *self.grown_to() = None;
         let node = self.clone();
@@ -354,7 +355,7 @@ impl Node {
         })
     }
 
-    /// Announces how a part of it will be used, which may read it or drop it from memory.
+    /// Announces how a part of the file will be used, which may read that part or drop it from memory.
     pub(crate) fn advise(self: &Arc<Self>, offset: u64, length: u64, advice: Advice) -> Try<()> {
         // The kernel says so of either.
         if i64::try_from(offset).is_err() || i64::try_from(length).is_err() {
@@ -395,7 +396,7 @@ pub(crate) struct Open {
 }
 
 impl Open {
-    /// The same file once more, for another holder in the same table
+    /// Returns the same file once more, for another holder in the same table
     /// ([`Table::put_again`](super::table::Table::put_again)).
     pub(crate) fn again(&self) -> Self {
         Self {

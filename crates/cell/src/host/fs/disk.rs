@@ -23,14 +23,14 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, Instant};
 
-/// The bytes that a file takes of its disk.
+/// Returns the bytes that a file takes of its disk.
 fn bytes_of(status: &Statx) -> u64 {
     status.stx_blocks.saturating_mul(kernel::BLOCK)
 }
 
-/// The bytes charged for a symbolic link with a target of `says` bytes; a short target is kept with
-/// the name. The charge is the same on every file system, even where block counts omit links
-/// because they are in memory.
+/// Returns the bytes charged for a symbolic link with a target of `says` bytes; a short target is kept with the
+/// name. The charge is the same on every file system, even where block counts omit links because they are in
+/// memory.
 fn link_bytes(says: u64) -> u64 {
     match says {
         ..60 => 0,
@@ -54,9 +54,9 @@ pub(super) fn is_same(one: &Statx, other: &Statx) -> bool {
 #[derive(Debug, Default)]
 struct Seen {
     last_close: LastClose,
-    /// It has no name left.
+    /// Whether the file has no name left.
     is_nameless: bool,
-    /// The tenant has shrunk it: closing it may write it out.
+    /// Whether the tenant has shrunk the file: closing it may write it out.
     is_shrunk: bool,
 }
 
@@ -98,7 +98,7 @@ pub(super) fn give(counter: &AtomicU64, count: u64) {
 }
 
 impl Disk {
-    /// Nothing was added yet.
+    /// Creates the account of a tenant that has added nothing yet.
     pub(crate) fn new(limit: leasehold_lease::Disk, refusals: Arc<Refusals>) -> Self {
         Self {
             limit,
@@ -123,7 +123,7 @@ impl Disk {
         })
     }
 
-    /// Bytes that were added so far.
+    /// Returns the bytes that were added so far.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
         self.bytes.load(Ordering::Relaxed)
@@ -234,7 +234,7 @@ impl Disk {
         self.open.lock()
     }
 
-    /// A regular file of this status is open, once more; what tells it from others.
+    /// Counts one more descriptor of a regular file with this status; returns the file's identity.
     pub(super) fn opened(&self, class: Class, status: &Statx) -> Identity {
         let identity = identity(status);
         let mut open = self.open();

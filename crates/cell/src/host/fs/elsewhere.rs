@@ -26,12 +26,12 @@ pub(crate) struct Elsewhere {
 }
 
 impl Elsewhere {
-    /// Work on names, in a file system of this class.
+    /// Registers work on names, in a file system of this class.
     pub(crate) fn on_names(class: Class) -> Self {
         Self::on(class, None)
     }
 
-    /// Work on a file of which there is so much.
+    /// Registers work in a file system of this class, in the file's own count too.
     pub(super) fn on(class: Class, file: Option<Arc<AtomicUsize>>) -> Self {
         if class != Class::Slow {
             ALL.fetch_add(1, Ordering::AcqRel);
@@ -42,12 +42,12 @@ impl Elsewhere {
         Self { class, file }
     }
 
-    /// Whether there is any.
+    /// Whether any work is registered.
     pub(super) fn is_any() -> bool {
         ALL.load(Ordering::Acquire) > 0
     }
 
-    /// The work itself: this goes when it is done or dropped.
+    /// Wraps `work`: the registration ends when `work` is done or dropped.
     pub(crate) fn during<T>(self, work: impl FnOnce() -> T) -> impl FnOnce() -> T {
         move || {
             let _under_way = self;

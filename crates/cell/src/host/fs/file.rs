@@ -16,7 +16,7 @@ use std::sync::Arc;
 type CloseApart = Box<dyn Fn(Arc<OwnedFd>)>;
 
 thread_local! {
-    /// Where costly files of the tenant go whose files this thread closes, on the thread that closes those of all.
+    /// On the thread that closes the files of all tenants: where costly files of the present tenant go.
     static APART: RefCell<Option<CloseApart>> = const { RefCell::new(None) };
 }
 
@@ -32,7 +32,7 @@ pub(crate) fn close_for(apart: impl Fn(Arc<OwnedFd>) + 'static, what: impl Sized
 #[derive(Debug)]
 pub(super) struct File {
     fd: Arc<OwnedFd>,
-    /// Closing it may write it out.
+    /// Records that closing the file may write it out.
     is_shrunk: bool,
 }
 
@@ -44,7 +44,7 @@ impl File {
         }
     }
 
-    /// Closing it may write it out.
+    /// Records that closing the file may write it out.
     pub(super) fn expect_write_back(&mut self) {
         self.is_shrunk = true;
     }

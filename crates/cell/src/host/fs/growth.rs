@@ -17,7 +17,7 @@ use std::sync::atomic::Ordering;
 /// part.
 #[must_use = "what is taken is for a write"]
 pub(crate) struct Growth {
-    /// Nothing is limited of a file that is not the tenant's.
+    /// What the growth takes of the disk's share; none for a file whose disk use is not counted.
     taken: Option<Taken>,
 }
 

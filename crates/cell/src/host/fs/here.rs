@@ -34,7 +34,7 @@ const WRITE: Request = Request {
     },
 };
 
-/// A tenant's number.
+/// Returns a tenant's number.
 fn tenant() -> TenantId {
     let reclaim = Config {
         arena_bytes: 1 << 20,
@@ -62,7 +62,7 @@ struct Bench {
 }
 
 impl Bench {
-    /// `None` where no disk is below that directory.
+    /// Creates a bench in `base`; returns `None` where no disk is below that directory.
     fn new(base: &Path) -> Option<Self> {
         let directory = tempfile::tempdir_in(base).expect("a directory");
         let fd = kernel::open_ambient(directory.path()).expect("opened");
@@ -99,7 +99,7 @@ impl Bench {
         }
     }
 
-    /// A slow call on a busy machine does not send work to other threads.
+    /// Forgets slow calls, so that those of a busy machine do not send work to other threads.
     fn rest(&self) {
         super::pace::start_again();
     }
@@ -228,7 +228,7 @@ fn a_directory_in_which_many_names_may_be_missing_is_removed_by_another_thread()
     assert!(bench.removes_directory(c"spare"), "it was the young one");
 }
 
-/// What never lets the thread that closes files go on until its other end is dropped.
+/// Holds up the thread that closes files until the other end is dropped.
 struct Hanging(std::sync::mpsc::Receiver<()>);
 
 impl Drop for Hanging {

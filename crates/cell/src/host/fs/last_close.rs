@@ -26,9 +26,9 @@ pub(super) const OPENED: u32 = 8;
 /// A file that a tenant has open, and its charge.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct LastClose {
-    /// How many descriptors it has.
+    /// The number of descriptors.
     descriptors: u32,
-    /// How many of them the guest has. The others are being opened or closed.
+    /// The number of descriptors that the guest has. The others are being opened or closed.
     held: u32,
     /// Pages that are charged, for all descriptors.
     paid: u32,
@@ -51,24 +51,24 @@ pub(super) struct Grows {
     pub(super) begins: bool,
 }
 
-/// The pages that so many bytes are in.
+/// Returns the number of pages that so many bytes are in.
 pub(super) fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE as u64)
 }
 
 impl LastClose {
-    /// A descriptor more, of a file in a file system of this class.
+    /// Counts a descriptor more, of a file in a file system of this class.
     pub(super) fn opened(&mut self, class: Class) {
         self.descriptors += 1;
         self.has_extents |= class != Class::Memory;
     }
 
-    /// The guest has one of the descriptors.
+    /// Records that the guest has one of the descriptors.
     pub(super) fn held(&mut self) {
         self.held += 1;
     }
 
-    /// The guest does not have it any longer.
+    /// Records that the guest has one descriptor less.
     pub(super) fn let_go(&mut self) {
         self.held = self.held.saturating_sub(1);
     }
@@ -78,25 +78,25 @@ impl LastClose {
         self.held == self.descriptors
     }
 
-    /// A descriptor less, and the pages that were charged for it; whether it was the last.
+    /// Counts a descriptor less, and the pages that were charged for it; returns true if it was the last.
     pub(super) fn closed(&mut self, paid: u32) -> bool {
         self.descriptors = self.descriptors.saturating_sub(1);
         self.paid = self.paid.saturating_sub(paid);
         self.descriptors == 0
     }
 
-    /// So many pages are charged in addition.
+    /// Counts so many more charged pages.
     pub(super) fn pay(&mut self, pages: u32) {
         self.paid = self.paid.saturating_add(pages);
     }
 
-    /// It has grown by so many pages.
+    /// Records a growth by so many pages.
     pub(super) fn grew(&mut self, pages: u32, begins: bool) {
         self.grown = self.grown.saturating_add(pages.into());
         self.extents = self.extents.saturating_add(u32::from(begins));
     }
 
-    /// It was made smaller: it had `before` pages, and has `after`. Which of them are left is not known.
+    /// Records that the file had `before` pages, and has `after`. Which of them are left is not known.
     pub(super) fn shrank(&mut self, before: u64, after: u64) {
         let found = before.saturating_sub(self.grown).min(after);
         self.grown = after - found;

@@ -42,7 +42,7 @@ pub(crate) fn raise() {
     });
 }
 
-/// That a tenant can open so many files, until it is dropped.
+/// The promise that a tenant can open so many files, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct Promise(u64);
 
@@ -89,7 +89,8 @@ impl Promise {
     }
 }
 
-/// What is promised with `open` files of one more tenant, where a process may have `limit` descriptors.
+/// Returns the sum of promises with `open` files of one more tenant, where a process may have `limit`
+/// descriptors.
 fn promised_with(promised: u64, open: u32, limit: u64) -> Result<u64, Refused> {
     let wanted = u64::from(open) + u64::from(CLOSING);
     let most = limit.saturating_sub(RESERVE);

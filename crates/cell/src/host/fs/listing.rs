@@ -107,7 +107,7 @@ impl Window {
     }
 }
 
-/// The cookie of the first entry, and what follows it.
+/// Returns the cookie of the first entry, and what follows it.
 fn split(entries: &[u8]) -> Option<(u64, &[u8])> {
     let (next, _) = entries.split_first_chunk::<8>()?;
     let length = entries.get(16..)?.first_chunk::<4>()?;
@@ -115,7 +115,7 @@ fn split(entries: &[u8]) -> Option<(u64, &[u8])> {
     Some((u64::from_le_bytes(*next), rest))
 }
 
-/// The cookie of the last of these entries.
+/// Returns the cookie of the last of these entries.
 pub(crate) fn last_cookie(mut entries: &[u8]) -> Option<u64> {
     let mut last = None;
     while let Some((next, rest)) = split(entries) {
@@ -131,7 +131,7 @@ fn listed_type(kind: FileType) -> Filetype {
     }
 }
 
-/// The kind of an entry and its file's number; `None` if it has gone meanwhile.
+/// Returns the kind of an entry and its file's number; `None` if it has gone meanwhile.
 fn identity(directory: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<(Filetype, u64)>> {
     match kernel::status_at(directory, name, StatxFlags::BASIC_STATS) {
         Ok(status) => {

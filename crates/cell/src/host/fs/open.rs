@@ -20,7 +20,7 @@ const CLOSING: Duration = Duration::from_micros(200);
 /// A file that was opened.
 struct Opened {
     node: Node,
-    /// It was created.
+    /// Whether the file was created.
     is_new: bool,
 }
 
@@ -32,7 +32,7 @@ pub(crate) struct Request {
     pub(crate) create: bool,
     pub(crate) exclusive: bool,
     pub(crate) truncate: bool,
-    /// Only a directory will do.
+    /// Whether anything but a directory is an error.
     pub(crate) directory: bool,
     /// Every write is to be on the disk when it is done.
     pub(crate) sync: bool,

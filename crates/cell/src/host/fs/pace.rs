@@ -32,9 +32,9 @@ struct Began {
 /// The processor time and the waits of a thread so far.
 #[derive(Debug, Clone, Copy)]
 struct Thread {
-    /// Its processor time.
+    /// The thread's processor time.
     cpu_ns: u64,
-    /// How often it has waited for anything but the processor.
+    /// The number of times that the thread has waited for anything but the processor.
     blocks: i64,
 }
 
@@ -44,12 +44,12 @@ thread_local! {
 }
 
 impl Thread {
-    /// A reading that was made before `wall_ns` by so much at the most serves: both system calls of another
-    /// would take a tenth of the time of creating a file. A change that is long on the clock is then taken
-    /// to have had the processor for so much longer, or to have waited if the thread had just waited.
+    /// The age at which a reading still serves: both system calls of another would take a tenth of the time of
+    /// creating a file. A change that is long on the clock is then taken to have had the processor for that
+    /// much longer, or to have waited if the thread had just waited.
     const FRESH_NS: u64 = 50_000;
 
-    /// A recent reading.
+    /// Returns a recent reading.
     fn recently(wall_ns: u64) -> Self {
         READ.with(|last| match last.get() {
             Some((at, read))
@@ -74,7 +74,7 @@ impl Thread {
         }
     }
 
-    /// Why it took longer than a step may since, if it did.
+    /// Returns why the thread took longer than a step may since this reading, if it did.
     fn was_long(self) -> Option<Long> {
         let now = Self::now();
         let cpu_ns = now.cpu_ns.saturating_sub(self.cpu_ns);
@@ -88,9 +88,9 @@ impl Thread {
 /// Why a change took longer than a step may.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Long {
-    /// It waited for something, or may have.
+    /// The change waited for something, or may have.
     Waited,
-    /// It used the processor for so long.
+    /// The change used the processor for so long.
     Busy { cpu_ns: u64 },
 }
 
@@ -138,7 +138,7 @@ impl Permit {
     /// A permit for changes that cannot wait.
     pub(super) const FREE: Self = Self(None);
 
-    /// A permit to write so many bytes, unless that might wait.
+    /// Returns a permit to write so many bytes, unless that might wait.
     pub(super) fn for_write(node: &Node, bytes: usize) -> Option<Self> {
         if node.is_worked_on() {
             return None;
@@ -150,8 +150,8 @@ impl Permit {
         }
     }
 
-    /// A permit for a change of one name, or of what the file system keeps of one file; unless that might
-    /// wait, or copy a file from another layer.
+    /// Returns a permit for a change of one name, or of what the file system keeps of one file; unless that
+    /// might wait, or copy a file from another layer.
     pub(super) fn for_change(class: Class) -> Option<Self> {
         if Elsewhere::is_any() {
             return None;
@@ -163,7 +163,7 @@ impl Permit {
         }
     }
 
-    /// A permit to close a file that was open for writing.
+    /// Returns a permit to close a file that was open for writing.
     pub(super) fn for_close(node: &Node) -> Option<Self> {
         if Elsewhere::is_any() {
             return None;
@@ -213,9 +213,9 @@ impl Pace {
     const MOST: usize = 64 << 20;
     /// Bytes that a change of a name or of a file's status counts for: what it adds to a journal.
     const CHANGE: usize = 512;
-    /// How long other threads make the changes after a long step. Doubled after each further long
-    /// step until a window passes without one, or so many changes that a step which only used the processor is
-    /// an exception: an interrupt, or a new block of the file system.
+    /// How long other threads make the changes after a long step. Each further long step doubles it, until a
+    /// window passes without one, or so many changes that a step which only used the processor is an exception:
+    /// an interrupt, or a new block of the file system.
     const PAUSE_NS: u64 = 20_000_000;
     const RARE: u32 = 256;
     /// Steps that use the processor for long have a hundredth of the time at the most.
@@ -230,7 +230,7 @@ impl Pace {
         PACES.with(|paces| paces[kind as usize].set(self));
     }
 
-    /// The time, if so many bytes may be changed now.
+    /// Returns the time, if so many bytes may be changed now.
     fn permits(kind: Kind, bytes: usize) -> Option<u64> {
         let now = monotonic_ns();
         let mut pace = Self::of(kind);

@@ -19,13 +19,13 @@ pub(crate) struct Pages {
     tenant: TenantId,
     execution: u64,
     held: Held,
-    /// Only the cell's thread charges more.
+    /// The pages that are charged; only the cell's thread charges more.
     charged: AtomicU32,
     used: AtomicU32,
 }
 
 impl Pages {
-    /// No page was charged yet; each will be as one of `held`.
+    /// Creates the account with no page charged; each will be charged as one of `held`.
     pub(crate) fn new(tenant: TenantId, execution: u64, held: Held) -> Self {
         Self {
             tenant,
@@ -36,7 +36,7 @@ impl Pages {
         }
     }
 
-    /// Pages for so many bytes. To be called on the cell's thread.
+    /// Lends pages for so many bytes. To be called on the cell's thread.
     ///
     /// # Errors
     /// `NOMEM` when the lease does not pay for them.
@@ -69,7 +69,7 @@ pub(crate) struct Lent {
 }
 
 impl Lent {
-    /// Its pages.
+    /// Returns the number of pages.
     pub(super) fn count(&self) -> u32 {
         self.count
     }

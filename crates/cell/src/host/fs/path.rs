@@ -78,7 +78,7 @@ pub(super) fn create(
     )
 }
 
-/// A file that was just opened, and its status.
+/// Returns the node of a file that was just opened, and its status.
 fn opened(site: Site, fd: OwnedFd) -> Result<(Node, Statx)> {
     let status = kernel::status(fd.as_fd(), StatxFlags::TYPE | StatxFlags::INO)?;
     let class = match site {
@@ -88,7 +88,7 @@ fn opened(site: Site, fd: OwnedFd) -> Result<(Node, Statx)> {
     Ok((Node::new(fd, kind_of(&status), class), status))
 }
 
-/// What `path` leads to, and its status.
+/// Finds what `path` leads to, and its status.
 fn find(
     site: Site,
     directory: BorrowedFd<'_>,
@@ -139,7 +139,7 @@ pub(super) fn status_of_name(site: Site, start: BorrowedFd<'_>, path: &CStr) -> 
     kernel::status_at(directory.as_fd(), &name, fields)
 }
 
-/// The status of what `path` leads to from `start`.
+/// Returns the status of what `path` leads to from `start`.
 pub(crate) fn attempt_status(
     account: &Arc<Account>,
     start: &Arc<Node>,
@@ -232,7 +232,7 @@ fn split(path: &[u8]) -> (&[u8], &[u8]) {
     }
 }
 
-/// A path without slashes at its end.
+/// Returns a path without slashes at its end.
 pub(crate) fn without_slashes(path: &CStr) -> CString {
     let mut bytes = path.to_bytes();
     while let [rest @ .., b'/'] = bytes

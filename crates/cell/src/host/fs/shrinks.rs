@@ -45,7 +45,7 @@ pub(super) struct Shrinks {
 }
 
 impl Shrinks {
-    /// The truncations of the file with this identity.
+    /// Returns the truncations of the file with this identity.
     pub(super) fn of(identity: Identity) -> Self {
         let mut states = states();
         let known = states.get(&identity).and_then(Weak::upgrade);
@@ -57,12 +57,12 @@ impl Shrinks {
         Self { identity, file }
     }
 
-    /// How much work other threads do on the file.
+    /// Returns the count of work that other threads do on the file.
     pub(super) fn elsewhere(&self) -> &Arc<AtomicUsize> {
         &self.file.elsewhere
     }
 
-    /// The state of the file, if it is not being made smaller.
+    /// Returns the state of the file, if it is not being made smaller.
     pub(super) fn state(&self) -> Option<State> {
         let state = self.file.state.load(Ordering::Acquire);
         (state & PENDING == 0).then_some(State(state))
@@ -104,21 +104,22 @@ pub(super) struct Window {
     last: u64,
 }
 
-/// The blocks of a range of bytes, if there are any.
+/// Returns the blocks of a range of bytes, if there are any.
 fn blocks(offset: u64, bytes: usize) -> Option<RangeInclusive<u64>> {
     let last = offset.checked_add(bytes as u64)?.checked_sub(1)?;
     (bytes > 0).then_some(offset / BLOCK..=last / BLOCK)
 }
 
 impl Window {
-    /// The blocks of a write that was measured, and before which the file was in this state; if they are few.
+    /// Returns the blocks of a write that was measured, and before which the file was in this state; if they
+    /// are few.
     pub(super) fn new(state: State, offset: u64, bytes: usize) -> Option<Self> {
         let blocks = blocks(offset, bytes)?;
         let (first, last) = (*blocks.start(), *blocks.end());
         (last - first < MOST_BLOCKS).then_some(Self { state, first, last })
     }
 
-    /// The state in which a file has all blocks of a range of bytes.
+    /// Returns the state in which a file has all blocks of a range of bytes.
     pub(super) fn covers(&self, offset: u64, bytes: usize) -> Option<State> {
         let blocks = blocks(offset, bytes)?;
         (self.first <= *blocks.start() && *blocks.end() <= self.last).then_some(self.state)

@@ -12,25 +12,24 @@ use wasmtime_wasi::p1::types::{Errno, Filetype};
 /// The fields of a status that guests see.
 pub(super) const FIELDS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::BTIME);
 
-/// The status of an open file.
+/// Returns the status of an open file.
 pub(crate) fn status_of(file: BorrowedFd<'_>) -> Result<Statx> {
     kernel::status(file, FIELDS)
 }
 
-/// The number that a guest sees for an inode: the number that `wasmtime-wasi` shows it for the same
-/// file.
+/// Returns the number that a guest sees for an inode: that of `wasmtime-wasi` for the same file.
 pub(crate) fn number(device: u64, inode: u64) -> u64 {
     let mut hasher = DefaultHasher::new();
     (device, inode).hash(&mut hasher);
     hasher.finish()
 }
 
-/// The device that a file is on.
+/// Returns the device that a file is on.
 pub(crate) fn device(status: &Statx) -> u64 {
     rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor)
 }
 
-/// The guest's value for a kind of file.
+/// Returns the guest's value for a kind of file.
 pub(crate) fn file_type(kind: FileType) -> Filetype {
     match kind {
         FileType::RegularFile => Filetype::RegularFile,
@@ -45,14 +44,14 @@ pub(crate) fn file_type(kind: FileType) -> Filetype {
 /// Bytes of preview 1's `filestat`.
 pub(crate) const STATUS_BYTES: usize = 64;
 
-/// A `filestat` of a stream: nothing but its type.
+/// Returns a `filestat` of a stream: nothing but its type.
 pub(crate) fn of_stream(kind: Filetype) -> [u8; STATUS_BYTES] {
     let mut bytes = [0; STATUS_BYTES];
     bytes[16] = kind as u8;
     bytes
 }
 
-/// A `filestat` of a file.
+/// Returns a `filestat` of a file.
 ///
 /// # Errors
 /// When a time does not fit.

@@ -32,24 +32,24 @@ pub(crate) struct Files {
     account: Arc<Account>,
     /// Files that are open.
     open: AtomicU32,
-    /// Those of them that are no directories.
+    /// The open files that are no directories.
     not_directories: AtomicU32,
     pages: Arc<Pages>,
     grown: Arc<Pages>,
 }
 
 impl Files {
-    /// The host memory that they take besides descriptors.
+    /// Returns the host memory that the files take besides descriptors.
     pub(crate) fn pages(&self) -> &Arc<Pages> {
         &self.pages
     }
 
-    /// Their growth.
+    /// Returns the pages that the files have grown by.
     pub(crate) fn grown(&self) -> &Arc<Pages> {
         &self.grown
     }
 
-    /// The account of the tenant.
+    /// Returns the account of the tenant.
     pub(crate) fn account(&self) -> &Arc<Account> {
         &self.account
     }
@@ -127,7 +127,7 @@ impl Table {
         }
     }
 
-    /// A table with the three standard streams.
+    /// Creates a table with the three standard streams.
     ///
     /// # Errors
     /// When the lease does not pay for it.
@@ -144,12 +144,12 @@ impl Table {
         Ok(table)
     }
 
-    /// The files of its execution.
+    /// Returns the files of the execution.
     pub(crate) fn files(&self) -> &Arc<Files> {
         &self.files
     }
 
-    /// The account of its tenant.
+    /// Returns the account of the tenant.
     pub(crate) fn account(&self) -> &Arc<Account> {
         self.files.account()
     }
@@ -244,7 +244,7 @@ impl Table {
         place.and_then(Option::as_ref).ok_or(Errno::Badf)
     }
 
-    /// The same, to be changed.
+    /// Returns the descriptor with this number, to be changed.
     ///
     /// # Errors
     /// When the number is unused.

@@ -47,7 +47,7 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// How much is moved in this step.
+    /// Returns the number of bytes that this step moves.
     pub(crate) fn len(&self) -> usize {
         self.bytes
     }
@@ -58,7 +58,7 @@ impl Step {
 }
 
 impl Buffers {
-    /// `count` buffers at `list`; those after the 1,024th are left alone.
+    /// Creates a cursor over `count` buffers at `list`; those after the 1,024th are left alone.
     pub(crate) fn new(list: u32, count: u32) -> Self {
         Self {
             list,
@@ -70,8 +70,8 @@ impl Buffers {
         }
     }
 
-    /// The same for a tenant that pages: every page of a buffer may have to be fetched from the disk, so a
-    /// step is one buffer and one page long.
+    /// Makes a step one buffer and one page long, for a tenant that pages: every page of a buffer may have to
+    /// be fetched from the disk.
     pub(crate) fn paged(mut self) -> Self {
         (self.step_buffers, self.step_bytes) = (1, PAGED_STEP);
         self
@@ -91,7 +91,7 @@ impl Buffers {
         ))
     }
 
-    /// The part of the next buffer that was not used: where it is and how long.
+    /// Returns the unused part of the next buffer: where it is and how long.
     pub(crate) fn next(&mut self, memory: &[u8]) -> Answer<Option<(usize, usize)>> {
         while self.index < self.count {
             let (start, length) = self.buffer(memory, self.index)?;
@@ -109,7 +109,7 @@ impl Buffers {
         Ok(None)
     }
 
-    /// The buffers of the next step, of at most `most` bytes.
+    /// Returns the buffers of the next step, of at most `most` bytes.
     pub(crate) fn step(&self, memory: &[u8], most: usize) -> Answer<Step> {
         let most = most.min(self.step_bytes);
         let mut step = Step {
@@ -180,7 +180,7 @@ thread_local! {
 /// The way in which a guest's memory is accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// By the kernel, in place.
+    /// The kernel moves the bytes in place.
     Direct,
     /// Through a buffer, because only the cell can fetch pages that are out.
     Copied,
@@ -190,7 +190,7 @@ pub(crate) enum Reach {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Tried {
     Moved(usize),
-    /// It would wait.
+    /// The call would wait.
     Blocks,
 }
 
@@ -397,7 +397,7 @@ pub(crate) fn write_all(
 mod tests {
     use super::{Buffers, STEP_BUFFERS};
 
-    /// A memory with a list of buffers at its beginning.
+    /// Returns a memory with a list of buffers at its beginning.
     fn memory(buffers: &[(u32, u32)]) -> Vec<u8> {
         let mut memory = vec![0; 1 << 16];
         for (index, (start, length)) in buffers.iter().enumerate() {

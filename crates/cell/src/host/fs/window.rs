@@ -38,7 +38,7 @@ impl Entry<'_> {
         self.name == c"." || self.name == c".."
     }
 
-    /// The kind of file; `None` if it has gone meanwhile.
+    /// Returns the kind of file; `None` if the entry has gone meanwhile.
     pub(crate) fn kind(&self) -> Result<Option<FileType>> {
         match self.kind {
             // Not every file system says it.
@@ -53,7 +53,7 @@ impl Entry<'_> {
         }
     }
 
-    /// Its name, which the interface wants in UTF-8.
+    /// Returns the entry's name, which the interface wants in UTF-8.
     pub(crate) fn text(&self) -> Result<&str> {
         self.name.to_str().map_err(|_| Errno::ILSEQ)
     }
@@ -117,7 +117,7 @@ mod tests {
         directory
     }
 
-    /// All names, read window by window, and the most of a window.
+    /// Returns all names, read window by window, and the most of a window.
     fn names(directory: &Path, enough: usize) -> (Vec<String>, usize) {
         let directory = File::open(directory).expect("opened");
         let (mut names, mut most) = (Vec::new(), 0);

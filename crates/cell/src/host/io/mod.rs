@@ -51,7 +51,7 @@ impl Io {
         started
     }
 
-    /// An account of threads, with none: nothing that is given to them is done.
+    /// Creates an account without threads: no job that is given to it is done.
     pub(crate) fn rehearsed() -> Self {
         Self {
             pool: Pool::rehearsed(),
@@ -69,7 +69,7 @@ impl Io {
 
 /// The state of a job.
 enum State<R> {
-    /// It waits or runs.
+    /// The job waits or runs.
     Pending(Option<Waker>),
     Done(R),
     /// The result was taken, or the guest that waited for it was ended.

@@ -32,9 +32,9 @@ const MOST_FURTHER: usize = 128;
 /// Threads that wait for jobs for as long as it takes.
 const MOST_IDLE: usize = 4;
 
-/// How long further ones wait before they end. Making and ending a thread changes the mappings of the process, and a
-/// cell's thread that changes some or looks at some waits for that, as long as other programs keep
-/// the thread that does it from running: it is done seldom.
+/// How long further threads wait before they end. Making and ending a thread changes the mappings of the
+/// process, under a lock of the kernel that a cell's thread may wait for while other programs keep the changing
+/// thread from running. So it is done seldom.
 const IDLE: Duration = Duration::from_secs(10);
 
 /// A thread's stack: a job is a few system calls deep.
@@ -44,7 +44,7 @@ const STACK_BYTES: usize = 128 << 10;
 pub(super) struct Job {
     account: Arc<Account>,
     work: Box<dyn FnOnce() + Send>,
-    /// Descriptors that are closed when it is done.
+    /// Descriptors that are closed when the job is done.
     closes: u32,
 }
 
@@ -65,7 +65,7 @@ impl Lane {
         }
     }
 
-    /// Threads that it may have.
+    /// Returns the number of threads that the lane may have.
     fn most(self) -> usize {
         match self.closes {
             true => 1,
@@ -80,14 +80,14 @@ struct Queue {
     /// In the order in which they came.
     jobs: BTreeMap<u64, Job>,
     running: usize,
-    /// It is in the round of those that have no thread.
+    /// Whether the lane is in `round`.
     in_round: bool,
-    /// It is in the round of those that have one.
+    /// Whether the lane is in `further_round`.
     in_further: bool,
 }
 
 impl Queue {
-    /// Whether there is nothing left of it.
+    /// Whether nothing is left of the lane.
     fn is_over(&self) -> bool {
         self.running == 0 && self.jobs.is_empty() && !self.in_round && !self.in_further
     }
@@ -105,10 +105,10 @@ struct State {
     /// Threads that lanes have beyond the first of each.
     further: usize,
     threads: usize,
-    /// Those that were ever made.
+    /// Threads that were ever made.
     made: u64,
     idle: usize,
-    /// Another thread is to be made.
+    /// Whether another thread is to be made.
     wants_thread: bool,
     stopped: bool,
     /// The number of the next job.
@@ -155,7 +155,7 @@ impl State {
         job
     }
 
-    /// The next job of a lane that has no thread; or else of one that may have another.
+    /// Takes the next job: of a lane that has no thread, or else of one that may have another.
     fn next(&mut self) -> Option<(Lane, Job)> {
         while let Some(lane) = self.round.pop_front() {
             if let Some(job) = self.begin(lane, |queue| {
@@ -254,12 +254,12 @@ pub(crate) struct TooMany {
 }
 
 impl Pool {
-    /// A pool that promises threads and makes none.
+    /// Creates a pool that promises threads and makes none.
     pub(super) fn rehearsed() -> Self {
         Self(Arc::default())
     }
 
-    /// A pool whose threads run wherever the calling thread may.
+    /// Starts a pool whose threads run wherever the calling thread may.
     ///
     /// # Errors
     /// When the host refuses a thread, or a thread cannot give up the system calls of the controller.
@@ -344,7 +344,7 @@ impl Pool {
         self.0.state.lock().take_back(lane, job)
     }
 
-    /// Threads end when there are no more jobs.
+    /// Stops the pool: its threads end when there are no more jobs.
     pub(super) fn stop(&self) {
         self.0.state.lock().stopped = true;
         self.0.wanted.notify_all();

@@ -79,7 +79,7 @@ impl std::fmt::Debug for State {
 }
 
 impl Reaper {
-    /// One without a thread: what it is given is dropped with it.
+    /// Creates a reaper without a thread: what it is given is dropped with it.
     pub(super) fn rehearsed() -> Self {
         Self {
             shared: Arc::new((Mutex::new(State::default()), Condvar::new())),

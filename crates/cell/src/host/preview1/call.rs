@@ -16,9 +16,9 @@ pub(super) type Work = Box<dyn FnOnce() -> Finish + Send>;
 
 /// The result of a first try.
 pub(super) enum Attempt {
-    /// It was done.
+    /// The call was done.
     Done,
-    /// It might wait: another thread does it.
+    /// The call might wait: another thread makes it.
     Elsewhere(Work),
 }
 
@@ -40,7 +40,7 @@ pub(super) fn respond<T: Send + 'static>(
     }
 }
 
-/// The same for answers without a value.
+/// Responds as [`respond`], for calls whose answer has no value.
 pub(super) fn respond_plainly(caller: &mut Caller<'_, Guest>, tried: Try<()>) -> Answer<Attempt> {
     respond(caller, tried, |_, ()| Ok(()))
 }
@@ -59,7 +59,7 @@ impl Future for Success {
     }
 }
 
-/// The future of a call that was answered.
+/// Returns the future of a call that was answered.
 pub(super) fn answered<'a>(answer: Answer) -> Call<'a> {
     match answer {
         Ok(()) => Box::new(Success),
@@ -67,7 +67,7 @@ pub(super) fn answered<'a>(answer: Answer) -> Call<'a> {
     }
 }
 
-/// The rest of a call after its first try.
+/// Returns the future of the rest of a call, after its first try.
 pub(super) fn after<'a>(mut caller: Caller<'a, Guest>, attempt: Answer<Attempt>) -> Call<'a> {
     match attempt {
         Ok(Attempt::Done) => answered(Ok(())),

@@ -25,7 +25,7 @@ use wasmtime_wasi::p2::{InputStream, StreamError};
 struct Transfer {
     fd: u32,
     buffers: Buffers,
-    /// Where, if not at the file's own position.
+    /// The offset, if not the file's own position.
     at: Option<u64>,
     done: u32,
     result: u32,
@@ -63,7 +63,7 @@ impl Transfer {
         }
     }
 
-    /// An error after some bytes were moved is left to the next call.
+    /// Returns the result, or `Over` for an error after some bytes were moved: the next call reports it.
     fn or_over(&self, result: Answer<Progress>) -> Answer<Progress> {
         match result {
             Err(Fail::Errno(_)) if self.done > 0 => Ok(Progress::Over),
@@ -91,7 +91,7 @@ impl Transfer {
     }
 }
 
-/// How the memory of a guest is reached.
+/// Returns how the memory of a guest is reached.
 fn reach(guest: &Guest) -> Reach {
     match guest.limiter.pages() {
         true => Reach::Copied,
@@ -202,7 +202,8 @@ fn take_input(
     }
 }
 
-/// What the host's kernel said of a read of standard input, such as that it is a directory.
+/// Returns the failure that the host's kernel reported for a read of standard input, such as that it is a
+/// directory.
 fn input_failure(error: &wasmtime::Error) -> Fail {
     let host = error.downcast_ref::<std::io::Error>();
     let host = host.and_then(HostErrno::from_io_error);
@@ -301,7 +302,7 @@ pub(super) fn pread(
 
 // Writing.
 
-/// The offset of the next write; ignored where all writes are appended.
+/// Returns the offset of the next write, which is ignored where all writes are appended.
 fn write_offset(open: &Open, transfer: &Transfer) -> Result<u64, Errno> {
     match transfer.at {
         _ if open.append => Ok(0),
@@ -503,7 +504,7 @@ struct Listing {
     result: usize,
 }
 
-/// A pointer that does not fit is an errno here.
+/// Checks that a range lies in the memory. A pointer that does not fit is an errno here, not a trap.
 fn inside(memory: WasmMemory, caller: &Caller<'_, Guest>, start: usize, length: usize) -> Answer {
     match start.checked_add(length) {
         Some(end) if end <= memory.data_size(caller) => Ok(()),

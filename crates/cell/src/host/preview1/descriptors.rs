@@ -68,7 +68,7 @@ pub(super) fn sync(caller: &mut Caller<'_, Guest>, fd: u32) -> Answer<Attempt> {
     respond_plainly(caller, tried)
 }
 
-/// The file type of a terminal or another stream for a guest.
+/// Returns the file type of a terminal or another stream for a guest.
 fn stream_type(is_terminal: bool) -> Filetype {
     match is_terminal {
         true => Filetype::CharacterDevice,
@@ -76,7 +76,7 @@ fn stream_type(is_terminal: bool) -> Filetype {
     }
 }
 
-/// Preview 1's `fdstat`.
+/// Returns an `fdstat` of preview 1.
 fn fdstat(kind: Filetype, flags: Fdflags, base: Rights, inheriting: Rights) -> [u8; 24] {
     let mut bytes = [0; 24];
     bytes[0] = kind as u8;
@@ -86,7 +86,7 @@ fn fdstat(kind: Filetype, flags: Fdflags, base: Rights, inheriting: Rights) -> [
     bytes
 }
 
-/// The rights of a directory of the lease: those that many programs expect.
+/// Returns the rights of a directory of the lease: those that many programs expect.
 fn preopen_rights() -> (Rights, Rights) {
     let base = Rights::PATH_CREATE_DIRECTORY
         | Rights::PATH_CREATE_FILE
@@ -166,7 +166,7 @@ pub(super) fn fdstat_get(caller: &mut Caller<'_, Guest>, fd: u32, result: u32) -
     memory.write(result, 8, &fdstat)
 }
 
-/// The flags of a guest.
+/// Returns the flags of a guest.
 pub(super) fn flags(bits: u32) -> Result<Fdflags, Errno> {
     let bits = u16::try_from(bits).ok();
     bits.and_then(Fdflags::from_bits).ok_or(Errno::Inval)

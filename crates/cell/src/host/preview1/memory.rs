@@ -7,7 +7,7 @@ use wasmtime::{Caller, Error};
 /// The memory of the module that calls.
 pub(crate) struct Memory<'a>(pub(crate) &'a mut [u8]);
 
-/// The memory of the calling module, and the host's side of it.
+/// Returns the memory of the calling module, and the host's state of the guest.
 ///
 /// # Errors
 /// A trap when the module exports no memory.
@@ -24,7 +24,7 @@ fn no_memory() -> Fail {
 }
 
 impl Memory<'_> {
-    /// `length` bytes at `pointer`.
+    /// Returns `length` bytes at `pointer`.
     ///
     /// # Errors
     /// A trap when they are not inside the memory.
@@ -36,7 +36,7 @@ impl Memory<'_> {
             .ok_or_else(|| Fail::pointer(pointer, length.into()))
     }
 
-    /// The same, to be changed.
+    /// Returns `length` bytes at `pointer`, to be changed.
     ///
     /// # Errors
     /// A trap when they are not inside the memory.

@@ -48,7 +48,7 @@ struct Subscription {
     flags: u16,
 }
 
-/// `N` bytes at `offset`, which the caller has checked to be there.
+/// Returns `N` bytes at `offset`, which the caller has checked to be there.
 fn field<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     let mut field = [0; N];
     field.copy_from_slice(&bytes[offset..offset + N]);
@@ -61,7 +61,7 @@ enum Awaited {
     /// The monotonic clock, until this time.
     Time(u64),
     Stdin,
-    /// It is ready: so many bytes can be moved, and whether that is all for ever.
+    /// The descriptor is ready: so many bytes can be moved, and whether these are the last.
     Ready {
         bytes: u64,
         hangs_up: bool,
@@ -79,7 +79,7 @@ impl Subscription {
         }
     }
 
-    /// When this subscription is due on the monotonic clock, if it is for a clock.
+    /// Returns the instant on the monotonic clock at which this subscription is due, if it is for a clock.
     fn deadline(&self, now: u64) -> Result<u64, Errno> {
         if self.flags & !ABSOLUTE != 0 {
             return Err(Errno::Inval);

@@ -33,7 +33,7 @@ fn strings<'a, const N: usize>(
     Ok(())
 }
 
-/// The same for a tenant that pages: a step touches a page, which may have to be fetched from the disk.
+/// Writes strings for a tenant that pages: a step touches one page, which may have to be fetched from the disk.
 async fn strings_by_pages(
     caller: &mut Caller<'_, Guest>,
     (mut list, mut bytes): (u32, u32),
@@ -58,12 +58,12 @@ async fn strings_by_pages(
     Ok(())
 }
 
-/// An argument as the guest gets it.
+/// Returns the parts of an argument, as the guest gets it.
 fn argument(argument: &str) -> [&[u8]; 2] {
     [argument.as_bytes(), b"\0"]
 }
 
-/// A variable as the guest gets it.
+/// Returns the parts of a variable, as the guest gets it.
 fn variable((name, value): &(String, String)) -> [&[u8]; 4] {
     [name.as_bytes(), b"=", value.as_bytes(), b"\0"]
 }
@@ -148,7 +148,7 @@ pub(super) fn environ_sizes_get(caller: &mut Caller<'_, Guest>, count: u32, byte
     sizes(caller, [count, bytes], numbers)
 }
 
-/// The host's clock for one of a guest's.
+/// Returns the host's clock for one of a guest's.
 fn clock(number: u32) -> Answer<ClockId> {
     match number {
         0 => Ok(ClockId::Realtime),

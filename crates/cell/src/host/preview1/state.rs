@@ -45,7 +45,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The state of an execution that begins with these directories.
+    /// Creates the state of an execution that begins with these directories.
     ///
     /// # Errors
     /// When the lease does not pay for their descriptors.
@@ -76,12 +76,12 @@ impl State {
         })
     }
 
-    /// The account of the tenant.
+    /// Returns the account of the tenant.
     pub(crate) fn account(&self) -> &Arc<Account> {
         self.table.account()
     }
 
-    /// The object of a descriptor's number, if it is a file or directory.
+    /// Returns the object of a descriptor's number, if it is a file or directory.
     pub(super) fn open(&self, fd: u32) -> Result<&Open, GuestErrno> {
         match self.table.get(fd)? {
             Descriptor::Open(open) => Ok(open),
@@ -89,7 +89,7 @@ impl State {
         }
     }
 
-    /// The file that a number stands for.
+    /// Returns the file that a number stands for.
     pub(super) fn file(&self, fd: u32) -> Result<&Open, GuestErrno> {
         let open = self.open(fd)?;
         match open.node.is_directory() {
@@ -98,7 +98,7 @@ impl State {
         }
     }
 
-    /// The same, to be changed.
+    /// Returns the file that a number stands for, to be changed.
     pub(super) fn file_mut(&mut self, fd: u32) -> Result<&mut Open, GuestErrno> {
         match self.table.get_mut(fd)? {
             Descriptor::Open(open) if !open.node.is_directory() => Ok(open),
@@ -106,7 +106,7 @@ impl State {
         }
     }
 
-    /// The file that a number stands for, for calls that have to do with its position.
+    /// Returns the file that a number stands for, for calls that have to do with its position.
     pub(super) fn seekable(&mut self, fd: u32) -> Result<&mut Open, GuestErrno> {
         match self.table.get_mut(fd)? {
             Descriptor::Open(open) if !open.node.is_directory() => Ok(open),
@@ -115,7 +115,7 @@ impl State {
         }
     }
 
-    /// The directory that a number stands for.
+    /// Returns the directory that a number stands for.
     pub(super) fn directory(&self, fd: u32) -> Result<&Open, GuestErrno> {
         let open = self.open(fd)?;
         match open.node.is_directory() {
@@ -124,7 +124,7 @@ impl State {
         }
     }
 
-    /// The window on a directory that was read last.
+    /// Returns the window on a directory that was read last.
     pub(super) fn window(&self, fd: u32) -> Option<&Window> {
         let (of, window) = self.window.as_ref()?;
         (*of == fd).then_some(window)
