@@ -234,7 +234,7 @@ async fn reload(
 ) -> Result<Json<Reloaded>, Problem> {
     let (sender, answer) = oneshot::channel();
     let told = move |result| {
-        // What asked may have gone.
+        // The client may have gone.
         let _ = sender.send(result);
     };
     let asked = move |supervisor: &mut crate::Supervisor| {

@@ -1,4 +1,4 @@
-//! What operators have changed of the lease file's tenants: kept in a file, so that it outlives the node.
+//! The changes of operators to the tenants of the lease file, kept in a file so that they outlive the node.
 
 use crate::problem::Problem;
 use crate::view::ErrorKind;
@@ -244,7 +244,7 @@ impl StateFile {
             other => return Err(format!("found version {other}")),
         }
         let stored: Stored = serde_json::from_value(value).map_err(damaged)?;
-        // No node writes one: no tenant can be called so.
+        // No node writes a name that no tenant can have: the file is damaged.
         let mut names = stored.tenants.0.keys();
         if let Some(name) = names.find(|name| !TenantSpec::is_name(name)) {
             return Err(format!("found a damaged file (a tenant {name:?})"));
@@ -422,7 +422,7 @@ impl Keeper {
         }
         self.changes.clone_from(&changes);
         let number = self.saves.newest.fetch_add(1, Ordering::Release) + 1;
-        // A thread that has ended is told to what waits for it.
+        // If the writing thread has ended, the code that waits for the number learns of that.
         let _ = self.writes.send((number, changes));
     }
 }

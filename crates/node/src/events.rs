@@ -1,4 +1,4 @@
-//! What happened, in a bounded ring. A listener that is too slow is told how much it missed.
+//! The events of a node, in a bounded ring. A reader that is too slow is told how much it missed.
 
 use crate::view::{End, Event, EventKind};
 use jiff::Timestamp;
@@ -9,7 +9,7 @@ use tokio::sync::watch;
 /// Events that are kept.
 const KEPT: usize = 1024;
 
-/// The last events. Publishing never waits for a listener.
+/// The last events. Publishing never waits for a reader.
 pub struct Events {
     kept: Mutex<VecDeque<Event>>,
     newest: watch::Sender<u64>,
@@ -73,7 +73,7 @@ impl Events {
     /// kept, the first is `lagged`: it says how many are missing, under the number of the last of these.
     pub fn after(&self, since: u64, most: usize) -> Vec<Event> {
         let kept = self.kept();
-        // A listener of an earlier process begins anew.
+        // A number that is not given yet is of an earlier process: the reader gets all events that are kept.
         let since = if since > self.newest() { 0 } else { since };
         let oldest = kept.front().map_or(1, |event| event.seq);
         let missed = oldest.saturating_sub(since + 1);

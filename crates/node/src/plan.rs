@@ -1,4 +1,4 @@
-//! What a lease file that was read again changes.
+//! The changes that a lease file makes when it is read again.
 
 use crate::problem::Problem;
 use crate::source::Source;

@@ -243,7 +243,7 @@ async fn serve(listener: UnixListener, router: Router, mut ending: watch::Receiv
         });
     }
     drop(listener);
-    // Answers to what ended the node are still written.
+    // Answers that are under way are still written.
     let idle = places.acquire_many(u32::try_from(CONNECTIONS).unwrap_or(u32::MAX));
     let _ = tokio::time::timeout(LAST, idle).await;
 }

@@ -160,7 +160,7 @@ async fn export(
                 _ => break,
             }
         }
-        // At the end, a collector that does not answer is not waited for again and again.
+        // At the end of the node, each wait for a collector that does not answer would delay the end.
         if queue.is_closed() {
             let last = *last.get_or_insert(Instant::now() + PATIENCE);
             if last <= Instant::now() {

@@ -1,4 +1,4 @@
-//! What the control interface says: its types on the wire, as JSON.
+//! The types of the control interface on the wire, as JSON.
 //!
 //! Times are integers in nanoseconds with names that end in `_ns`, sizes are bytes with names that
 //! end in `_bytes`, and instants (`at`, `since`) are RFC 3339 in UTC. A field that is absent has no
@@ -429,13 +429,13 @@ pub struct Event {
     /// The tenant that it happened to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tenant: Option<String>,
-    /// For people: the reason of a refusal, the row of a step.
+    /// A text to read: the reason of a refusal, the row of a step.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
     /// The end, of an event `ended`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<End>,
-    /// How many events a listener did not get, of an event `lagged`.
+    /// How many events a reader did not get, of an event `lagged`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub missed: Option<u64>,
 }
@@ -466,7 +466,7 @@ pub enum EventKind {
     Drift,
     /// The lease file was read again.
     Reloaded,
-    /// This listener was too slow, and did not get some events.
+    /// This reader was too slow, and did not get some events.
     Lagged,
 }
 
@@ -702,7 +702,7 @@ pub struct ErrorBody {
 pub struct ErrorView {
     /// Its kind.
     pub kind: ErrorKind,
-    /// For people: what was found, and what is allowed.
+    /// A text to read: what was found, and what is allowed.
     pub message: String,
     /// The line of a lease file, from 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -1,4 +1,4 @@
-//! What the cell and the front tell, as the interface shows it.
+//! Reports of the cell and the front, as types of the interface.
 
 use crate::view;
 use leasehold_cell::memory::MemoryUse;

@@ -1,5 +1,5 @@
-//! Answers without an end: events, and log lines. Each is written as fast as its reader reads; what is
-//! missed by then is said.
+//! Answers without an end: events, and log lines. Each is written as fast as its reader reads, and says how
+//! much the reader missed.
 
 use super::Api;
 use crate::events::Events;

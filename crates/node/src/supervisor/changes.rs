@@ -22,7 +22,7 @@ const CHANGES: usize = 64;
 impl Supervisor {
     pub(super) fn change(&mut self, change: impl FnOnce(&mut Self) + Send + 'static) {
         match self.is_changing {
-            // What asked is told by the loss of its answer.
+            // The dropped change drops its sender, which tells the thread that asked.
             true if self.changes.len() >= CHANGES => {}
             true => self.changes.push_back(Box::new(change)),
             false => {
@@ -196,7 +196,7 @@ impl Supervisor {
                 |site| site.changed(http, cpu),
             )
         });
-        // What waits for a life that has not begun waits for this one.
+        // Requests that wait for a life which has not begun wait for this one.
         let kept = before.and_then(|ward| ward.pending.clone().flatten());
         let intake = intake(&spec).map(|intake| kept.unwrap_or(intake));
         let lane = intake.as_ref().map(|intake| intake.lane().clone());
@@ -209,7 +209,7 @@ impl Supervisor {
                 waits: None,
             });
         }
-        // Two programs that answer nothing would do the same work twice.
+        // Two programs that answer no requests would do the same work twice.
         let begun = match before.is_some_and(|ward| ward.life.is_some()) {
             true if ward.site.is_none() => {
                 Err(StartError::Full("the earlier one is there".to_owned()))

@@ -209,7 +209,7 @@ impl Supervisor {
         if !is_restart && (ward.pending.is_none() || !ward.leaving.is_empty()) {
             return;
         }
-        // What ends may make room: until it has, another attempt would be as vain.
+        // Only another end makes room: until there is one, an attempt would fail again.
         if !is_restart && ward.refused_at == Some(self.lives_over) && self.frees() {
             return;
         }
@@ -217,7 +217,7 @@ impl Supervisor {
         match self.start_anew(at) {
             Ok(()) if is_restart => self.wards[at].restarts.started(now),
             Ok(()) => {}
-            // What others hold now may be free later.
+            // Other tenants may have freed the room later.
             Err(error) => {
                 let frees = self.frees();
                 let ward = &mut self.wards[at];

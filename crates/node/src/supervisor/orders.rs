@@ -1,4 +1,4 @@
-//! What operators ordered while changes are prepared: a change undoes nothing that was ordered after it was asked for.
+//! Orders of operators while changes are prepared: a change undoes no order that was given after it was asked for.
 
 use std::collections::BTreeMap;
 

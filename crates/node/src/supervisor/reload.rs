@@ -123,7 +123,7 @@ impl Supervisor {
         }
         self.succeed(begun, &plan.removed);
         self.admit(&all, &admitted);
-        // The file says it all now.
+        // From now on the file alone states the tenants' tables.
         for ward in &mut self.wards {
             ward.table = None;
         }

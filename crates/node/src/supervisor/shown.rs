@@ -1,4 +1,4 @@
-//! What is shown of a cell and its tenants, which is asked for at most once a second.
+//! The state of a cell and its tenants as clients see it; the cell is asked for it at most once a second.
 
 use super::{Facts, Supervisor, not_running};
 use crate::metrics;

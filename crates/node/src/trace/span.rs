@@ -59,7 +59,7 @@ pub(super) fn spans(record: &Record, ended: SystemTime) -> Vec<SpanData> {
     };
     let mut spans = Vec::with_capacity(3);
     if let Some(timing) = record.timing {
-        // What was never taken waited to the end.
+        // A request that no tenant took waited until its end.
         let queued = timing.queued.unwrap_or(record.elapsed).min(record.elapsed);
         spans.push(child("queue", Duration::ZERO, queued));
         if timing.queued.is_some() {

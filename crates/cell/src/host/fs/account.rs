@@ -134,7 +134,7 @@ impl Account {
         self.closing.fetch_add(files, Ordering::AcqRel);
         let (account, what) = (self.clone(), Box::new(what));
         match self.is_slow.load(Ordering::Relaxed) {
-            // Closing one of its files may take for ever.
+            // Closing a file of such a tenant may never return.
             true => self.io.pool.close(account, files, what),
             false => self.io.reaper.discard(account, files, what, is_urgent),
         }

@@ -56,11 +56,11 @@ impl Place<'_> {
             (Site::Blocking, _) => Some(None),
             (Site::Cell(Class::Memory), Effect::Removes) => look(),
             (Site::Cell(Class::Memory), _) => Some(None),
-            // The names that it concerns are known without asking the disk, then.
+            // If `look` finds the names, the change needs no answer of the disk for them.
             (Site::Cell(Class::Cached), _) => {
                 let found = look()?;
                 match effect {
-                    // Only one that is held, see `hold`.
+                    // A directory is removed here only if `hold` holds it.
                     Effect::RemovesDirectory => found.is_none().then_some(found),
                     Effect::Removes => found
                         .as_ref()
@@ -269,7 +269,7 @@ impl Pair<'_> {
             _ => self.at_new()?.unwrap_or(None),
         };
         if self.site == Site::Cell(Class::Cached) {
-            // The first file may be written out when it takes the place of another.
+            // A file system may write the first file out when it replaces another.
             let is_plain = replaced.is_none() && matches!(self.at_old()?, Ok(Some(_)));
             return is_plain.then_some(None);
         }
@@ -315,7 +315,7 @@ impl Pair<'_> {
                 .take_file()
                 .and_then(|()| link(self).inspect_err(|_| disk.give_file())),
             PairChange::Rename => checked.and_then(|()| rename(self)).inspect(|()| {
-                // Two names of one file both stay.
+                // A rename between two names of one file keeps both.
                 if let Some(status) = replaced
                     && let Some(Ok(None) | Err(_)) = self.at_old()
                 {
@@ -362,7 +362,7 @@ pub(crate) fn attempt_pair(
             to: to.as_fd(),
             new: &new,
         };
-        // For two file systems the kernel's error is the one that otherwise means an escape.
+        // Between two file systems the kernel reports the error that otherwise means an escape.
         finish(&account, || there.make(change))
     })
 }

@@ -69,7 +69,7 @@ impl Drop for Node {
             let paid = self.grown().as_ref().map_or(0, Lent::count);
             let disk = files.account().disk();
             if self.holders.load(Ordering::Acquire) > 0 {
-                // It goes with the table that holds it.
+                // The table that holds the node is dropped as a whole.
                 disk.let_go(identity);
             }
             if disk.is_shrunk(identity) {
@@ -162,7 +162,7 @@ impl Node {
         let _together = disk.together(Site::Cell(self.class))?;
         let written = write();
         if !owner.shrinks.is_still(state) {
-            // Another tenant has made it smaller: what this one took is not known.
+            // Another tenant has made the file smaller: the amount that this write took is not known.
             disk.took((bytes.div_ceil(PAGE) + 1) * PAGE);
         }
         Some(written)
@@ -349,7 +349,7 @@ impl Node {
         *self.grown_to() = None;
         let node = self.clone();
         Try::elsewhere(self.elsewhere(), move || match node.is_directory() {
-            // It may be open for finding files only.
+            // The descriptor may be open for finding files only.
             true => kernel::sync(kernel::open_again(node.as_fd())?.as_fd(), only_data),
             false => kernel::sync(node.as_fd(), only_data),
         })
@@ -357,7 +357,7 @@ impl Node {
 
     /// Announces how a part of the file will be used, which may read that part or drop it from memory.
     pub(crate) fn advise(self: &Arc<Self>, offset: u64, length: u64, advice: Advice) -> Try<()> {
-        // The kernel says so of either.
+        // The kernel gives the same error for either.
         if i64::try_from(offset).is_err() || i64::try_from(length).is_err() {
             return Try::Done(Err(Errno::INVAL));
         }

@@ -93,7 +93,7 @@ fn take(counter: &AtomicU64, count: u64, limit: u64) -> Result<()> {
 
 pub(super) fn give(counter: &AtomicU64, count: u64) {
     let sub = |taken: u64| Some(taken.saturating_sub(count));
-    // It has always something to answer.
+    // `sub` never returns `None`, so this cannot fail.
     let _ = counter.fetch_update(Ordering::AcqRel, Ordering::Acquire, sub);
 }
 

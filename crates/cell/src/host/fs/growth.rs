@@ -1,4 +1,4 @@
-//! What a write may add to a disk, taken before it is made.
+//! The growth that a write may cause on a disk, charged before the write is made.
 
 use super::class::Site;
 use super::descriptor::Node;
@@ -50,7 +50,7 @@ impl Growth {
         let Some(files) = node.files() else {
             return Ok(Self { taken: None });
         };
-        // It may begin and end in the middle of a page.
+        // The write may begin and end in the middle of a page.
         let most = (bytes.div_ceil(PAGE) + 1) * PAGE;
         let extent_pages = node.extent_pages();
         let lent = files.grown().lend(most + extent_pages as usize * PAGE);
@@ -123,13 +123,13 @@ impl Growth {
         let written = write();
         let grown = match size() {
             Ok(after) if after.on_disk >= before.on_disk => after.on_disk - before.on_disk,
-            // Another tenant may have made it smaller: what this one took is not known.
+            // Another tenant may have made the file smaller: the amount that this write took is not known.
             Ok(_) | Err(_) => taken.bytes,
         };
         match taken.bytes.checked_sub(grown) {
-            // It is given back with the rest.
+            // The drop of `taken` gives the rest back.
             Some(rest) => taken.bytes = rest,
-            // A file system may take more than it was given. It is taken already.
+            // A file system may take more than was charged: the blocks are taken already.
             None => {
                 disk.bytes.fetch_add(grown - taken.bytes, Ordering::AcqRel);
                 taken.bytes = 0;
@@ -137,7 +137,7 @@ impl Growth {
         }
         let pages = u32::try_from(pages_of(grown)).unwrap_or(u32::MAX);
         if grown > 0 {
-            // What was lent for an extent is kept for one.
+            // The pages that were lent for an extent stay with it.
             let extent = if grows.begins { taken.extent_pages } else { 0 };
             node.pay(&mut taken.lent, pages.saturating_add(extent));
             let is_whole = grown / PAGE as u64 >= taken.asked / PAGE as u64;

@@ -1,4 +1,4 @@
-//! What the last close of a file may cost, and what is charged for it.
+//! The cost of the last close of a file, and the charge for it.
 //!
 //! A file without a name is freed when it is closed for the last time: its pages, and on a disk its
 //! *extents*, which are runs of blocks. Freeing an extent takes as long as freeing many pages, and how many a

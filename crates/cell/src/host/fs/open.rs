@@ -192,7 +192,7 @@ impl Request {
             class => Site::Cell(class),
         };
         if start.class == Class::Layered && self.mode.write {
-            // It may be copied from a lower layer.
+            // The open may copy the file from a lower layer.
             return Ok(None);
         }
         let Some(Opened { node, is_new }) = self.open_or_create(site, files, start, path)? else {

@@ -6,8 +6,8 @@
 //! a step that took long, other threads make the changes for a while. Writes and changes of names
 //! are paced apart: making a directory takes some file systems longer than a step may.
 //!
-//! A step did not take long because another thread of the host had the processor meanwhile. On a busy host that
-//! happens all the time, and a call of another thread takes a hundred times as long as the write.
+//! Time in which another thread of the host had the processor does not make a step long. On a busy host that
+//! happens all the time, and a write that another thread makes takes some 60 times as long.
 
 use super::class::Class;
 use super::descriptor::Node;

@@ -85,7 +85,7 @@ impl Shrinks {
 impl Drop for Shrinks {
     fn drop(&mut self) {
         let mut states = states();
-        // No other is made meanwhile.
+        // The lock keeps another reference from being made meanwhile.
         if Arc::strong_count(&self.file) == 1 {
             states.remove(&self.identity);
         }

@@ -126,7 +126,7 @@ impl Buffers {
             step.parts[step.count] = Part { start, length };
             step.count += 1;
             step.bytes += length;
-            // No more than `most`.
+            // At most `most`, which is far below 2³².
             rest.skip += length as u32;
         }
         Ok(step)
@@ -364,7 +364,7 @@ pub(crate) fn write(
     let written = growth.write(Site::Blocking, node, at, || {
         write_from(node, bytes, offset, append_flag(append))
     });
-    // It waits there.
+    // `None` is for the cell's thread alone.
     written.unwrap_or(Err(Errno::AGAIN))?
 }
 
@@ -389,7 +389,7 @@ pub(crate) fn write_all(
         }
         Ok(())
     });
-    // It waits there.
+    // `None` is for the cell's thread alone.
     written.unwrap_or(Err(Errno::AGAIN))?
 }
 

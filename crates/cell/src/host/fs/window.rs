@@ -41,7 +41,7 @@ impl Entry<'_> {
     /// Returns the kind of file; `None` if the entry has gone meanwhile.
     pub(crate) fn kind(&self) -> Result<Option<FileType>> {
         match self.kind {
-            // Not every file system says it.
+            // Not every file system has types in its listings.
             FileType::Unknown => {
                 match kernel::status_at(self.directory, self.name, StatxFlags::TYPE) {
                     Ok(status) => Ok(Some(kind_of(&status))),
@@ -94,7 +94,7 @@ pub(crate) fn read(
             kind: entry.file_type(),
         })?;
         taken |= verdict != Verdict::Left;
-        // The next turn would read another window's worth.
+        // Another turn would read a further window.
         if verdict == Verdict::Enough || taken && found.is_buffer_empty() {
             return Ok(Place::Before(next));
         }

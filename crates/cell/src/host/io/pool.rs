@@ -139,7 +139,7 @@ impl State {
         if queue.is_over() {
             self.lanes.remove(&lane);
         } else if queue.jobs.is_empty() {
-            // It comes back with its next job.
+            // The lane comes back with its next job.
         } else if queue.running == 0 && !queue.in_round {
             queue.in_round = true;
             self.round.push_back(lane);
@@ -273,7 +273,7 @@ impl Pool {
             .spawn(move || {
                 let narrowed = leasehold_confine::narrow(leasehold_confine::Thread::Io);
                 let is_narrow = narrowed.is_ok();
-                // The receiver waits for it.
+                // The receiver waits, so the send cannot fail.
                 let _ = sender.send(narrowed.map_err(std::io::Error::other));
                 if is_narrow {
                     theirs.make_threads();
@@ -373,7 +373,7 @@ impl Shared {
             let made = self.make_thread();
             state = self.state.lock();
             if let Err(error) = made {
-                // The next job asks again.
+                // The next job requests a thread again.
                 tracing::warn!(%error, "no thread for blocking calls of tenants");
                 state.threads -= 1;
             }

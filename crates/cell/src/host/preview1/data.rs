@@ -354,7 +354,7 @@ fn write_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
     match sink.write(bytes) {
         Ok(0) => Ok(Progress::Blocks),
         Ok(bytes) => transfer.moved(memory.0, bytes),
-        // Even after a partial write: the bytes are never read.
+        // An error even after a partial write: the bytes that were written are never read.
         Err(_) => {
             transfer.done = 0;
             Err(Errno::Pipe.into())
