@@ -405,7 +405,7 @@ impl Keeper {
         self.deleted.clear();
     }
 
-    /// Has what was changed written, of tenants that are there.
+    /// Has the changes of the known tenants written.
     pub(crate) fn keep(&mut self, tenants: impl Iterator<Item = (String, Change)>) {
         let gone = self.deleted.iter().map(|name| {
             let is_deleted = true;

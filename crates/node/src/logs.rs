@@ -121,7 +121,7 @@ struct State {
     written: u64,
     tokens: f64,
     refilled: Instant,
-    /// Lines that were dropped since that was last said.
+    /// Lines that were dropped since the last message on dropped lines.
     dropped: u64,
 }
 

@@ -39,7 +39,7 @@ const GRACE: Duration = Duration::from_secs(10);
 /// The most tenants of a cell.
 const TENANTS: usize = 1024;
 
-/// What decides whether tenants can be kept.
+/// The admission of tenants: the decision whether they can be kept together.
 pub trait Admission: Send + Sync {
     /// Tests all tenants together.
     ///
@@ -74,7 +74,7 @@ pub struct Admitted {
     pub utilization: f64,
 }
 
-/// What does not change while the node runs.
+/// The facts of a node, which do not change while it runs.
 #[derive(Debug, Clone)]
 pub struct Facts {
     /// The order of processor reservations.
@@ -93,9 +93,9 @@ pub struct Facts {
 pub struct Parts {
     /// The cell.
     pub cell: Arc<Cell>,
-    /// What hands requests to its tenants, if there is a listener.
+    /// The front, which hands requests to tenants, if there is a listener.
     pub front: Option<Front>,
-    /// What decides whether tenants can be kept.
+    /// The admission of tenants.
     pub admission: Arc<dyn Admission>,
     /// What a tenant has around it, its outputs apart.
     pub surroundings: Box<dyn Fn(&TenantSpec) -> Surroundings + Send>,
@@ -105,11 +105,11 @@ pub struct Parts {
     pub logs: Arc<Logs>,
     /// The last requests.
     pub requests: Arc<RequestLog>,
-    /// What sends spans to a collector, if there is one.
+    /// The thread that sends spans to a collector, if there is one.
     pub exporter: Option<Arc<Exporter>>,
-    /// What keeps the changes of operators beyond the end of the node, if they are kept.
+    /// The keeper of operators' changes beyond the end of the node, if they are kept.
     pub keeper: Option<Keeper>,
-    /// What does not change.
+    /// The facts of the node.
     pub facts: Facts,
 }
 
@@ -248,7 +248,7 @@ impl Supervisor {
         Ok(())
     }
 
-    /// Lets those run that wait.
+    /// Lets the tenants run that [`start`](Self::start) left waiting.
     pub fn go(&mut self) {
         self.started_at = Timestamp::now();
         for ward in &mut self.wards {
@@ -263,7 +263,7 @@ impl Supervisor {
         }
     }
 
-    /// Does what is asked for at most `patience`, and looks after all tenants.
+    /// Handles requests for at most `patience`, and looks after all tenants.
     pub fn turn(&mut self, patience: Duration) {
         let until = Instant::now() + patience;
         loop {
@@ -334,7 +334,7 @@ impl Supervisor {
         self.parts.logs.finish();
     }
 
-    // What operators ask for.
+    // Orders and queries of operators.
 
     /// Returns a tenant, as the interface shows it.
     pub(crate) fn tenant(&mut self, name: &str) -> Result<view::Tenant, Problem> {
@@ -418,7 +418,7 @@ impl Supervisor {
         Ok(self.wards[at].view())
     }
 
-    /// Kills a tenant and forgets it; whether there was one.
+    /// Kills a tenant and forgets it; returns whether there was one.
     pub(crate) fn delete(&mut self, name: &str) -> bool {
         let Ok(at) = self.at(name) else {
             return false;
@@ -502,12 +502,12 @@ impl Supervisor {
         Ok(LeaseFile::parse(text, &self.parts.facts.leases)?)
     }
 
-    /// What decides whether tenants can be kept.
+    /// The admission of tenants.
     pub(crate) fn admission(&self) -> Arc<dyn Admission> {
         self.parts.admission.clone()
     }
 
-    /// Has what operators have changed written, if it is kept.
+    /// Has the changes of operators written, if they are kept.
     fn keep(&mut self) {
         let tenants = self.wards.iter().filter(|ward| !ward.is_deleted);
         let changes = tenants.map(|ward| {

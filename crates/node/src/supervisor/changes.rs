@@ -294,7 +294,7 @@ impl Supervisor {
         }
     }
 
-    /// Ends what was begun and is not to take its place.
+    /// Ends lives that were begun and are not to take their places.
     pub(super) fn discard(&mut self, begun: Vec<Next>) {
         for mut life in begun.into_iter().filter_map(|next| next.ward.life) {
             life.kill();
@@ -314,7 +314,7 @@ impl Supervisor {
     }
 }
 
-/// A tenant whose place is another's still.
+/// A tenant whose place another tenant still has.
 pub(super) struct Next {
     ward: Ward,
     lane: Option<Arc<Lane>>,

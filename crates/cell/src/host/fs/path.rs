@@ -25,7 +25,7 @@ const SHORT: usize = 256;
 /// Calls `with` with a path of a guest's in the form that the kernel wants.
 ///
 /// # Errors
-/// When the path is too long, no text, or has a zero inside; and what `with` says.
+/// When the path is too long, no text, or has a zero inside; and the errors of `with`.
 pub(crate) fn with_c_str<R>(path: &[u8], with: impl FnOnce(&CStr) -> Answer<R>) -> Answer<R> {
     if path.len() >= MOST_BYTES {
         return Err(GuestErrno::Nametoolong.into());
@@ -42,7 +42,7 @@ pub(crate) fn with_c_str<R>(path: &[u8], with: impl FnOnce(&CStr) -> Answer<R>) 
     with(&CString::new(path).map_err(|_| GuestErrno::Inval)?)
 }
 
-/// Opens what `path` leads to; the file and its status.
+/// Opens what `path` leads to; returns the file and its status.
 ///
 /// Nothing waits for the other end of a FIFO: it is opened as if `O_NONBLOCK` were asked for.
 pub(crate) fn open(
@@ -112,8 +112,8 @@ pub(super) fn look(
     Some(held.map(|found| found.map(|(status, _)| status)))
 }
 
-/// Returns the file with a name, as well. Closing it takes a bounded time on the cell's thread, unless
-/// its name goes meanwhile.
+/// Returns the status as [`look`], and the file with it. Closing the file takes a bounded time on the cell's
+/// thread, unless its name goes meanwhile.
 pub(super) fn hold(
     account: &Arc<Account>,
     site: Site,
@@ -160,7 +160,7 @@ pub(crate) fn attempt_status(
         }
     }
     let (start, path) = (start.clone(), path.to_owned());
-    // The file itself is closed there.
+    // The other thread closes the file, too.
     Try::elsewhere(Elsewhere::on_names(start.class), move || {
         Ok(find(Site::Blocking, start.as_fd(), &path, follow)?.0)
     })

@@ -86,7 +86,7 @@ pub(crate) struct Table {
     execution: u64,
     files: Arc<Files>,
     chunks: Vec<Chunk>,
-    /// Numbers that were never given out are the ones from here on.
+    /// The lowest number that was never given out, as all above it.
     next: u32,
     free: BinaryHeap<u32>,
 }
@@ -190,9 +190,9 @@ impl Table {
         Ok(())
     }
 
-    /// Puts a file into the place that was taken for it; its number.
+    /// Puts a file into the place that was taken for it; returns its number.
     pub(crate) fn put(&mut self, mut taken: Taken, open: Open) -> u32 {
-        // From here on the table gives it back.
+        // From here on the table gives the descriptor back.
         taken.account = None;
         open.node.hold();
         if open.node.files().is_some() {
@@ -205,7 +205,7 @@ impl Table {
         self.insert(Descriptor::Open(open))
     }
 
-    /// Puts a file into the table that something in it holds already; its number.
+    /// Puts a file into the table that another entry of it holds already; returns its number.
     ///
     /// # Errors
     /// When the lease does not pay for a place.

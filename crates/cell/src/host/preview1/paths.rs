@@ -219,7 +219,7 @@ pub(super) fn filestat_get(
     })
 }
 
-/// Writes what a link says into the guest's buffer, as much as fits.
+/// Writes the target of a link into the guest's buffer, as much as fits.
 fn write_link(
     caller: &mut Caller<'_, Guest>,
     mut target: Vec<u8>,

@@ -242,7 +242,7 @@ async fn has_input(guest: &mut Guest) -> bool {
     poll_fn(|context| Poll::Ready(ready.as_mut().poll(context).is_ready())).await
 }
 
-/// Waits for the deadline or for standard input; true if it was standard input.
+/// Waits for the deadline or for standard input; returns true if it was standard input.
 async fn wait(guest: &mut Guest, deadline: Option<u64>, stdin: bool) -> bool {
     let execution = guest.execution;
     let mut sleep = pin!(sleep_until(execution, deadline.unwrap_or(u64::MAX)));

@@ -206,7 +206,7 @@ const TOUCHED: u32 = leasehold_pager::PAGE as u32;
 /// Random bytes that are made in one step: some 20 µs.
 const RANDOM_STEP: u32 = caps::RANDOM_STEP.most as u32;
 
-/// Makes the next of the random bytes; how many.
+/// Makes the next random bytes; returns how many.
 fn random_step(caller: &mut Caller<'_, Guest>, buffer: u32, length: u32) -> Answer<u32> {
     let (mut memory, guest) = parts(caller)?;
     let length = length.min(match guest.limiter.pages() {
