@@ -11,7 +11,9 @@ use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 /// How far a command that runs guests is confined.
+// Its group would have the name of the group of the command that it is a part of.
 #[derive(Debug, Clone, Copy, clap::Args)]
+#[group(skip)]
 pub(crate) struct Arguments {
     /// Keep all privileges, system calls and files, for debuggers and tracers.
     #[arg(long)]
