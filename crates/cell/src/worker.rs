@@ -4,7 +4,7 @@ use crate::discarded::Discarded;
 use crate::exit::Exit;
 use crate::local;
 use crate::meter::Held;
-use crate::serving::Service;
+use crate::serving::{Fresh, Service};
 use crate::wasi::http::exchange::Exchange;
 use crate::wasi::stdio::Author;
 use leasehold_exchange::{Failure, GuestHalf};
@@ -19,6 +19,9 @@ const THROWN: usize = 16;
 
 /// How long an execution may work on after its response while requests wait for its place, ns.
 const LINGER_NS: u64 = 1_000_000_000;
+
+/// The same for a tenant of one request, whether requests wait or not: long enough to return.
+const TENANT_LINGER_NS: u64 = 10_000_000;
 
 /// One execution that answers requests. Only the cell's thread uses it.
 pub(crate) struct Worker {
@@ -113,6 +116,9 @@ impl Worker {
         self.author.begin(half.id());
         let exchange = Exchange::new(u64::from(state.taken), half);
         exchange.watch(&state.watcher);
+        if self.service.serving.fresh == Fresh::Tenant {
+            exchange.watch_end(&state.watcher);
+        }
         state.current = Some(exchange.clone());
         Some(exchange)
     }
@@ -140,7 +146,11 @@ impl Worker {
     pub(crate) fn lingers_until(&self) -> Option<u64> {
         let state = self.state();
         let since = state.current.as_ref()?.over_since()?;
-        Some(since.saturating_add(LINGER_NS))
+        let linger_ns = match self.service.serving.fresh {
+            Fresh::Instance => LINGER_NS,
+            Fresh::Tenant => TENANT_LINGER_NS,
+        };
+        Some(since.saturating_add(linger_ns))
     }
 
     /// Its execution begins to be polled.

@@ -184,6 +184,23 @@ fn a_guest_that_works_on_after_its_response_makes_place_for_requests_that_wait()
 }
 
 #[test]
+fn the_tenant_of_a_request_is_ended_soon_after_its_response_though_nothing_waits() {
+    let cell = cell();
+    let server = hostile(&cell, at_a_time(2, Fresh::Tenant));
+    let groups = || server.tenant.statement().expect("alive").groups;
+    assert_eq!(server.get("/count").expect("a response").text(), "1");
+    std::thread::sleep(Duration::from_millis(50));
+    let before = groups();
+    assert_eq!(server.get("/linger").expect("a response").text(), "done");
+    let began = Instant::now();
+    while groups() > before {
+        assert!(began.elapsed() < Duration::from_millis(500), "it spins on");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(server.get("/count").expect("a response").text(), "1");
+}
+
+#[test]
 fn the_time_of_a_guest_is_counted_for_its_request() {
     let cell = cell();
     let server = web(&cell, Serving::default());

@@ -3,7 +3,8 @@
 //! The I/O thread puts a request into the tenant's lane and wakes the maintenance task, with the
 //! tenant's own urgency. That wakes an execution which waits for a request, or builds another in
 //! the tenant's own time. An execution whose client has gone is stopped, whatever it does, and so is
-//! one that works on for a second after its response while requests wait for its place.
+//! one that works on for a second after its response while requests wait for its place. The tenant of one
+//! request may work on for 10 ms.
 
 use super::Executor;
 use super::executions::Executions;
@@ -211,6 +212,14 @@ impl Executor {
         let mut workers = serving.workers.iter();
         if let Some(gone) = workers.find(|one| one.worker.is_abandoned()) {
             return Next::Stop(gone.execution);
+        }
+        if serving.part.is_some()
+            && let Some((until, execution)) = serving.first_lingering()
+        {
+            if until <= monotonic_ns() {
+                return Next::Stop(execution);
+            }
+            serving.look_at = Some(until);
         }
         if serving.service.lane().is_empty() {
             return Next::Nothing;

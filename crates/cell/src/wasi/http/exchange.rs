@@ -43,6 +43,8 @@ struct State {
     is_over: bool,
     /// Since when, ns of the monotonic clock.
     over_at: u64,
+    /// Woken then, if the guest goes on.
+    when_over: Option<Waker>,
     /// Whether the request's body is over: and whether all of it came.
     request_end: Option<Result<(), ()>>,
     /// Since when the guest's time for it is not counted yet, ns of the monotonic clock.
@@ -85,6 +87,9 @@ impl State {
     fn close(&mut self) {
         self.is_over = true;
         self.over_at = monotonic_ns();
+        if let Some(waker) = self.when_over.take() {
+            waker.wake();
+        }
     }
 
     fn fail(&mut self, failure: Failure) {
@@ -145,6 +150,7 @@ impl Exchange {
                 end: None,
                 is_over: false,
                 over_at: 0,
+                when_over: None,
                 request_end: None,
                 uncounted_from: monotonic_ns(),
             }),
@@ -180,6 +186,11 @@ impl Exchange {
         state.is_over.then_some(state.over_at)
     }
 
+    /// Wakes `waker` when there is nothing more to send and the guest has not returned.
+    pub(crate) fn watch_end(&self, waker: &Waker) {
+        self.state().when_over = Some(waker.clone());
+    }
+
     /// The guest goes on with it.
     pub(crate) fn resume(&self) {
         self.state().uncounted_from = monotonic_ns();
@@ -200,6 +211,7 @@ impl Exchange {
     /// Fails it, unless it is over, and lets it go.
     pub(crate) fn fail(&self, failure: Failure) {
         let mut state = self.state();
+        state.when_over = None;
         state.fail(failure);
         state.half = None;
     }
@@ -207,6 +219,7 @@ impl Exchange {
     /// The guest has returned: completes the response, or fails without one.
     pub(crate) fn end(&self) {
         let mut state = self.state();
+        state.when_over = None;
         if state.sent.is_none() {
             state.fail(Failure::NoResponse);
         } else if state.expected.is_some_and(|bytes| bytes != state.written) {
