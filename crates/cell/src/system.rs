@@ -54,6 +54,21 @@ impl Vectors {
     }
 }
 
+/// Makes the kernel take a page from those of this core, and give it back.
+///
+/// # Errors
+/// None that is known of.
+#[inline]
+pub(crate) fn take_and_give_back_a_page() -> Result<()> {
+    let mut unused = 0_u8;
+    // SAFETY: the kernel looks at no page, and writes nothing to `unused`, since the range is empty. It takes
+    // a page for its answer before it knows that there is none.
+    match unsafe { libc::mincore(std::ptr::null_mut(), 0, &raw mut unused) } {
+        0 => Ok(()),
+        _ => Err(last_error()),
+    }
+}
+
 /// Reads into parts of a memory, one after another; they may overlap. Pages of the memory that the
 /// kernel cannot reach are an error (`EFAULT`).
 #[inline]

@@ -3,6 +3,7 @@
 //! A test can make any of them fail ([`faults`]): every error of the kernel reaches the calling
 //! tenant only.
 
+use super::page_batches;
 use crate::system::{self, Part, Place};
 use rustix::fs::{
     AtFlags, Mode, OFlags, ResolveFlags, SeekFrom, Statx, StatxFlags, Timespec, Timestamps,
@@ -185,7 +186,10 @@ pub(super) fn read(
     parts: &[Part],
     place: Place,
 ) -> Result<usize> {
-    persistently(Call::Read, || system::read(file, memory, parts, place))
+    let read = persistently(Call::Read, || system::read(file, memory, parts, place));
+    // Pages are taken for all that is asked for, even if none of it can be read now.
+    page_batches::took(parts.iter().map(|part| part.length).sum());
+    read
 }
 
 /// Writes parts of a memory.
@@ -196,7 +200,9 @@ pub(super) fn write(
     parts: &[Part],
     place: Place,
 ) -> Result<usize> {
-    persistently(Call::Write, || system::write(file, memory, parts, place))
+    let written = persistently(Call::Write, || system::write(file, memory, parts, place));
+    page_batches::took(parts.iter().map(|part| part.length).sum());
+    written
 }
 
 /// Goes to a place in a directory.
@@ -231,10 +237,14 @@ pub(super) fn advise(
     length: u64,
     advice: rustix::fs::Advice,
 ) -> Result<()> {
-    let length = std::num::NonZeroU64::new(length);
-    persistently(Call::Advise, || {
-        rustix::fs::fadvise(file, offset, length, advice)
-    })
+    let whole = std::num::NonZeroU64::new(length);
+    let advised = persistently(Call::Advise, || {
+        rustix::fs::fadvise(file, offset, whole, advice)
+    });
+    if advice == rustix::fs::Advice::WillNeed {
+        page_batches::took(usize::try_from(length).unwrap_or(usize::MAX));
+    }
+    advised
 }
 
 /// Changes the times of an open file; works on `O_PATH` descriptors too.

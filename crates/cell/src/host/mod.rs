@@ -20,5 +20,6 @@ mod faults;
 pub(crate) mod fs;
 pub(crate) mod io;
 pub(crate) mod kernel;
+mod page_batches;
 pub(crate) mod preview1;
 pub(crate) mod way;

@@ -8,7 +8,7 @@ use super::file::File;
 use super::last_close::{EXTENT_PAGES, Grows};
 use super::pace::Permit;
 use super::pages::Lent;
-use super::read_ahead::ReadAhead;
+use super::read_ahead::{AHEAD, ReadAhead};
 use super::shrinks::{Shrinks, State, Window};
 use super::status::status_of;
 use super::table::Files;
@@ -17,6 +17,7 @@ use leasehold_crossing::{Mutex, MutexGuard};
 use leasehold_slots::address_range::PAGE;
 use rustix::fs::{Advice, FileType, Statx, Timespec};
 use rustix::io::{Errno, Result};
+use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -366,6 +367,13 @@ impl Node {
             // The kernel would read ahead on the cell's thread.
             return Try::Done(Ok(()));
         }
+        let length = match advice {
+            // The kernel reads all of it in one call, as fast as it gets pages.
+            Advice::WillNeed => {
+                NonZeroU64::new(length).map_or(AHEAD, |length| length.get().min(AHEAD))
+            }
+            _ => length,
+        };
         let node = self.clone();
         Try::elsewhere(self.elsewhere(), move || {
             kernel::advise(node.as_fd(), offset, length, advice)

@@ -14,7 +14,7 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Bytes that are read ahead at a time.
-const AHEAD: u64 = 1 << 20;
+pub(super) const AHEAD: u64 = 1 << 20;
 
 /// The reading ahead of one open file.
 #[derive(Debug, Default)]
