@@ -399,7 +399,7 @@ const NAMELESS: &str = r#"(module
   (import "wasi_snapshot_preview1" "fd_pwrite" (func $pwrite (param i32 i32 i32 i64 i32) (result i32)))
   (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 4)
-  (data (i32.const 0) "large small twice")
+  (data (i32.const 0) "large small twice dir")
   (data (i32.const 32) "\00\00\01\00\00\00\01\00") ;; 64 KiB at 64 KiB
   (global $told (mut i32) (i32.const 1024))
   (func $tell (param $errno i32)
@@ -419,6 +419,9 @@ const NAMELESS: &str = r#"(module
     (drop (call $close (call $open (i32.const 6))))
     (call $tell (call $rename (i32.const 3) (i32.const 6) (i32.const 5) (i32.const 3) (i32.const 0) (i32.const 5)))
     (call $tell (call $rename (i32.const 3) (i32.const 0) (i32.const 5) (i32.const 3) (i32.const 0) (i32.const 5)))
+    ;; What takes no name from it fails for its own reason.
+    (call $tell (call $rename (i32.const 3) (i32.const 12) (i32.const 5) (i32.const 3) (i32.const 0) (i32.const 5)))
+    (call $tell (call $rename (i32.const 3) (i32.const 18) (i32.const 3) (i32.const 3) (i32.const 0) (i32.const 5)))
     (drop (call $close (local.get $file)))
     (call $tell (call $unlink (i32.const 3) (i32.const 0) (i32.const 5)))
     ;; One that loses its name while it is empty grows as far as is charged for it.
@@ -430,6 +433,8 @@ const NAMELESS: &str = r#"(module
     (call $tell (call $fill (local.get $file) (i64.const 65536)))
     (call $tell (call $resize (local.get $file) (i64.const 131072)))
     (call $tell (call $resize (local.get $file) (i64.const 5)))
+    (call $tell (call $resize (local.get $file) (i64.const -1)))
+    (call $tell (call $fill (local.get $file) (i64.const -1)))
     ;; One that is open twice does not grow: what is charged goes with the one that is closed first.
     (local.set $file (call $open (i32.const 12)))
     (local.set $again (call $open (i32.const 12)))
@@ -446,14 +451,19 @@ const NAMELESS: &str = r#"(module
 fn a_file_loses_its_last_name_only_if_closing_it_is_paid_for() {
     const BUSY: u8 = 10;
     const DQUOT: u8 = 19;
+    const INVAL: u8 = 28;
+    const NOENT: u8 = 44;
+    const NOTDIR: u8 = 54;
     for directory in directories() {
         std::fs::write(directory.path().join("large"), vec![1; 1 << 20]).expect("written");
+        std::fs::create_dir(directory.path().join("dir")).expect("made");
         let cell = cell();
         let program = cell.compile(NAMELESS.as_bytes()).expect("it compiles");
         let surroundings = beneath(directory.path(), true);
         let (ended, output) = run(&cell, program, files(8), surroundings);
         assert_eq!(ended.exit, Exit::Code(0));
-        let (there, grown) = ([BUSY, BUSY, 0, 0], [0, DQUOT, DQUOT, 0, 0, 0, 0]);
+        let there = [BUSY, BUSY, 0, NOENT, NOTDIR, 0];
+        let grown = [0, DQUOT, DQUOT, 0, 0, 0, 0, INVAL, INVAL];
         let twice = [0, BUSY, 0, 0, DQUOT];
         assert_eq!(
             output,

@@ -2,7 +2,7 @@
 
 use super::account::Account;
 use super::attempt::Try;
-use super::class::{Class, Site, is_cheap_to_close};
+use super::class::{Class, Site, is_cheap_to_close, kind_of};
 use super::descriptor::Node;
 use super::disk::is_same;
 use super::elsewhere::Elsewhere;
@@ -11,7 +11,7 @@ use super::pace::Permit;
 use super::path::{self, parent, without_slashes};
 use crate::host::kernel;
 use crate::steps::caps::LINK;
-use rustix::fs::{AtFlags, Statx, Timespec};
+use rustix::fs::{AtFlags, FileType, Statx, Timespec};
 use rustix::io::{Errno, Result};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -288,7 +288,11 @@ impl Pair<'_> {
             Some(Ok(())) => Some(Ok(())),
             checked => match self.at_old()? {
                 Ok(Some(old)) if is_same(&old, replaced) => Some(Ok(())),
-                _ => checked,
+                // The kernel would say the same, and first.
+                Ok(Some(old)) if kind_of(&old) == FileType::Directory => Some(Err(Errno::NOTDIR)),
+                Ok(Some(_)) => checked,
+                Ok(None) => Some(Err(Errno::NOENT)),
+                Err(errno) => Some(Err(errno)),
             },
         }
     }

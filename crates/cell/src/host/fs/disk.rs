@@ -397,6 +397,9 @@ impl Disk {
         size: u64,
         is_paid: bool,
     ) -> Result<()> {
+        if i64::try_from(size).is_err() {
+            return Err(Errno::INVAL);
+        }
         let before = kernel::measure(file)?;
         if size > before.bytes && !is_paid {
             return Err(Errno::DQUOT);

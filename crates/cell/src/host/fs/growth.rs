@@ -58,14 +58,14 @@ impl Growth {
         let most = most as u64;
         let account = files.account();
         let is_closing = !account.is_closed();
-        let (bytes, awaited) = match account.disk().take_now(most, is_closing) {
+        let (now, awaited) = match account.disk().take_now(most, is_closing) {
             Some(taken) => taken.map(|()| (most, 0))?,
             None => (0, most),
         };
         Ok(Self {
             taken: Some(Taken {
                 files: files.clone(),
-                bytes,
+                bytes: now,
                 awaited,
                 asked: bytes as u64,
                 lent,
@@ -78,8 +78,8 @@ impl Growth {
     /// here and now.
     ///
     /// # Errors
-    /// When it is not known what the file takes, or closing it would not be paid for, or the closes that
-    /// were waited for did not give enough back; nothing is written then.
+    /// `INVAL` for an offset that no file has. When it is not known what the file takes, or closing it would
+    /// not be paid for, or the closes that were waited for did not give enough back. Nothing is written then.
     pub(super) fn write<T>(
         self,
         site: Site,
@@ -92,6 +92,9 @@ impl Growth {
         };
         let files = taken.files.clone();
         let (account, disk) = (files.account(), files.account().disk());
+        if at.is_some_and(|at| i64::try_from(at).is_err()) {
+            return Some(Err(Errno::INVAL));
+        }
         if taken.awaited > 0 {
             if site != Site::Blocking {
                 return None;
