@@ -68,7 +68,7 @@ study: guests ## every figure and table, in full; writes target/study/index.html
 	@$(RUN) study all
 
 attack: export ATTACK_FOR = $(FOR)
-attack: guests ## search for programs that break a promise: make attack FOR=1h (a minute unless told)
+attack: guests ## search for programs that break a promise: make attack FOR=3600s (a minute unless told)
 	@cargo build --release --package leasehold-cli
 	@$(RUN) attack --for "$${ATTACK_FOR:-60s}"
 

@@ -19,7 +19,7 @@ use std::time::{Duration, Instant};
 #[command(after_help = "\
 Examples:
   leasehold attack
-  leasehold attack --for 1h --seed 7
+  leasehold attack --for 3600s --seed 7
   leasehold attack --replay target/attack/victim.json
 
 It plays random programs in a cell, beside a victim and a neighbour, and compares what it measures

@@ -197,3 +197,47 @@ fn main() -> ExitCode {
     output::end();
     code
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{Arguments, Parser as _};
+    use clap::CommandFactory as _;
+
+    /// The words of an example, up to what it tells a shell to read from or write to.
+    fn words(example: &str) -> Vec<String> {
+        let mut words = vec![String::new()];
+        let mut is_quoted = false;
+        for character in example.chars() {
+            match (character, is_quoted) {
+                ('\'', _) => is_quoted = !is_quoted,
+                (' ', false) => words.push(String::new()),
+                _ => words.last_mut().expect("a word").push(character),
+            }
+        }
+        let command = words.into_iter();
+        command
+            .take_while(|word| word != "<" && word != ">")
+            .collect()
+    }
+
+    #[test]
+    fn every_example_of_the_help_is_a_command_that_is_accepted() {
+        let mut examples = 0;
+        for command in Arguments::command().get_subcommands() {
+            let help = command.get_after_help().map(ToString::to_string);
+            let help = help.unwrap_or_default();
+            let listed = help.lines().skip_while(|line| *line != "Examples:");
+            for example in listed.filter_map(|line| line.strip_prefix("  leasehold ")) {
+                let words = words(&format!("leasehold {example}"));
+                match Arguments::try_parse_from(&words) {
+                    Ok(_) => {}
+                    // A question for help.
+                    Err(error) if !error.use_stderr() => {}
+                    Err(error) => panic!("{example}: {error}"),
+                }
+                examples += 1;
+            }
+        }
+        assert!(examples > 40, "{examples}");
+    }
+}
