@@ -66,7 +66,15 @@ fn a_tenant_is_put_replaced_killed_started_and_deleted_and_each_is_idempotent() 
     );
     assert_eq!(node.json(&["kill", "more"]), end, "the same end");
     assert_eq!(node.get("/env").0, 503);
+    // What the cell said now is shown for a second.
+    node.json(&["ps"]);
     assert_eq!(node.command(&["start", "more"]).0, Some(0));
+    let shown = raw(&node.socket(), "GET /v1/tenants/more HTTP/1.1");
+    let states = ["ready", "running", "blocked"].map(|state| format!("\"state\":\"{state}\""));
+    assert!(
+        states.iter().any(|state| shown.contains(state)),
+        "what was started is not starting: {shown}"
+    );
     assert_eq!(node.get("/env").0, 200);
     for said in ["more: deleted\n", "more: there is none\n"] {
         assert_eq!(node.command(&["delete", "more"]).1, said);

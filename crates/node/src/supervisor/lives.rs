@@ -72,9 +72,13 @@ impl Supervisor {
             Some(site) => site.set_lane(life.lane.clone()),
             None => life.handle.go(),
         }
+        // It runs, and is not shown as starting until the cell is asked about all.
+        ward.seen = Seen {
+            processor: life.handle.processor(),
+            ..Seen::default()
+        };
         ward.life = Some(life);
         ward.ended = None;
-        ward.seen = Seen::default();
         ward.since = Timestamp::now();
         self.parts
             .events
