@@ -18,7 +18,6 @@ use std::hash::{Hash, Hasher};
 use std::path::Path;
 
 use leasehold_confine::owned::{Missing, OwnedDirectory, OwnedError};
-use sha2::{Digest, Sha256};
 use wasmtime::{Engine, Module, component::Component};
 
 use crate::code::{Code, Form};
@@ -65,7 +64,7 @@ impl Key {
     /// The key of a program in one of its forms, given as the file's bytes, for `engine`.
     pub(crate) fn new(engine: &Engine, program: &[u8], form: Form) -> Key {
         /// Feeds what the engine says about itself into the digest.
-        struct Feed(Sha256);
+        struct Feed(blake3::Hasher);
         impl Hasher for Feed {
             fn write(&mut self, bytes: &[u8]) {
                 self.0.update(bytes);
@@ -74,24 +73,18 @@ impl Key {
                 0
             }
         }
-        let mut feed = Feed(Sha256::new());
+        let mut feed = Feed(blake3::Hasher::new());
         // The engine's version, the processor's features and all settings that matter to it.
         engine.precompile_compatibility_hash().hash(&mut feed);
-        feed.0.update(env!("CARGO_PKG_VERSION"));
-        feed.0.update(CONFIG_VERSION.to_le_bytes());
+        feed.0.update(env!("CARGO_PKG_VERSION").as_bytes());
+        feed.0.update(&CONFIG_VERSION.to_le_bytes());
         feed.0.update(match form {
             Form::Whole => b"whole",
             Form::Paged => b"paged",
             Form::ImageApart => b"apart",
         });
         feed.0.update(program);
-        let digits = feed
-            .0
-            .finalize()
-            .iter()
-            .map(|byte| format!("{byte:02x}"))
-            .collect();
-        Key(digits)
+        Key(feed.0.finalize().to_hex().to_string())
     }
 
     fn as_name(&self) -> &OsStr {

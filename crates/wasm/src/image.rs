@@ -19,7 +19,6 @@ use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
 use rustix::fs::MemfdFlags;
-use sha2::{Digest, Sha256};
 use wasm_encoder::RawSection;
 use wasmparser::{BinaryReaderError, Parser, Payload};
 
@@ -107,12 +106,12 @@ impl Image {
     fn write(segments: &[Segment<'_>], first: usize, pages: usize) -> io::Result<Image> {
         let file: File = rustix::fs::memfd_create("leasehold-image", MemfdFlags::CLOEXEC)?.into();
         file.set_len((pages * PAGE) as u64)?;
-        let mut digest = Sha256::new();
+        let mut digest = blake3::Hasher::new();
         // In the order of the module: where segments overlap, the last one stays.
         for segment in segments {
             file.write_all_at(segment.data, (segment.start - first * PAGE) as u64)?;
-            digest.update((segment.start as u64).to_le_bytes());
-            digest.update((segment.data.len() as u64).to_le_bytes());
+            digest.update(&(segment.start as u64).to_le_bytes());
+            digest.update(&(segment.data.len() as u64).to_le_bytes());
             digest.update(segment.data);
         }
         Ok(Image(Arc::new(Contents {
