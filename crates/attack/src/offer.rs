@@ -304,6 +304,11 @@ mod tests {
                 .count(),
             46
         );
+        let kernel = offers
+            .core
+            .iter()
+            .filter(|offer| offer.module == leasehold_abi::MODULE);
+        assert_eq!(kernel.count(), leasehold_abi::FUNCTIONS.len());
         for interface in [
             "wasi:random/random@0.2.12",
             "wasi:filesystem/types@0.2.12",

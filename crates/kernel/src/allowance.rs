@@ -1,7 +1,7 @@
 //! Allowances: the number of links that foreign tenants may make at the expense of an object's
 //! group.
 //!
-//! A *foreign tenant* of an object (`stranger` in the code) is a tenant outside the subtree of
+//! A *foreign tenant* of an object is a tenant outside the subtree of
 //! groups that ends with the object. While it waits for the object, the object's group has a scrub
 //! entry to wake it, and its budget pays for that. A hostile service must not spend its client's
 //! budget, so the number of such entries is fixed when a capability is delegated. At that time `n`

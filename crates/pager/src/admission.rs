@@ -89,7 +89,10 @@ impl Plan {
     /// If a sharer is not of this plan, or uses more pages than there are.
     pub fn area(&mut self, pages: u32, management: Management, sharers: &[Sharer]) {
         for sharer in sharers {
-            assert!(sharer.reservation < self.reservations.len(), "a stranger");
+            assert!(
+                sharer.reservation < self.reservations.len(),
+                "no sharer of this plan"
+            );
             assert!(sharer.average <= pages, "more used than there is");
         }
         self.areas.push(PlannedArea {

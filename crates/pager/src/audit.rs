@@ -1,4 +1,4 @@
-//! Invariant 6, executable: compares every account with its frames and mappings.
+//! `free + owned + conserved = reservation`, executable: compares every account with its frames and mappings.
 
 use alloc::vec::Vec;
 

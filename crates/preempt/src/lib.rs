@@ -15,6 +15,19 @@
 //! 4. **The handler neither allocates nor locks** (`alarm`, `guest_code`, `injected_yield`).
 //!
 //! Of programs it needs to know where their function bodies are, and no more ([`GuestProgram`]).
+//!
+//! # Map
+//! | concept | file |
+//! |---|---|
+//! | the door | `preemption` |
+//! | the choice of a mechanism | `mechanism` |
+//! | checks in guests' code, which look at a counter | `epoch` |
+//! | a yield without checks: a signal changes where the guest continues | `injected_yield`; elsewhere `no_injection` |
+//! | the signal, and what repeats it | `alarm` |
+//! | the timer that raises it, and its clock | `timer`, [`clock`] |
+//! | where guests' code is | `guest_code` |
+//! | what is known of the engine's stacks and registers | `layout` |
+//! | tests: a guest in a guest, all at once, a small engine | `reentry`, `stress`, `testing` |
 
 mod alarm;
 pub mod clock;

@@ -32,15 +32,17 @@
 //! | the contract `(b, p, σ, η)` of a server | `contract`; changing it: `change` |
 //! | server: its record, its states, and its tasks | `server`, `transitions`, `tasks`, `id` |
 //! | sporadic, deferrable, constant-bandwidth and background server | `sporadic`, `deferrable`, `bandwidth`, `background` |
-//! | budget and overrun, whatever the policy | `budget`; of one sporadic server alone: `account` |
+//! | budget, whatever the policy | `budget`; of one sporadic server alone: `account` |
+//! | overrun: what was used beyond the budget, and who owes it | `sporadic` (`charge`), `transitions` (`settle_budget`); read by `budget` |
 //! | replenishments: the queue, and its batches | `replenishment_queue`; early ones: `sporadic` (`depletion`) |
-//! | shielded scheduling: pruned and deferred timeouts, non-preemptive regions | `shielded`, `transitions` (`set_blocked_timeout`), `dispatch` |
+//! | shielded scheduling: pruned and deferred timeouts | `shielded`, `transitions` (`set_blocked_timeout`), `dispatch` |
+//! | non-preemptive regions | `server` (`region_end`), used by `shielded` |
 //! | eager scheduling, the baseline | `eager`, `timers` |
 //! | runqueue and timer queues | `runqueue`, `timeouts`; by deadlines: `deadlines`; both behind `ready`, ordered by `urgency` |
 //! | which server pays for interrupt, dispatch and preemption | `billing` |
 //! | time slices of tasks and of background servers | `time_slices` |
 //! | the scheduler: events in, decisions out | `scheduler`, `decision`, `config`; what a server got: `supply` |
-//! | admission test: request bounds, response times, overhead | [`admission`], a file each |
+//! | admission test: request bounds, response times, overhead | [`admission`], a file each; begins in `admission::report` (`admit`) |
 //! | simulator in virtual time | [`simulate`] |
 //! | what these are made of | `heaps`, `lists`, `random`; the count of touched reservations: `touched` |
 //!
