@@ -50,6 +50,9 @@ const MOST_RAISES: u32 = 4;
 /// The shortest patience: other work of the host can delay a short program by much.
 const LEAST_PATIENCE: Duration = Duration::from_millis(100);
 
+/// How long a run may take where nothing else is said.
+const LONGEST: Duration = Duration::from_secs(60);
+
 /// A shorter program is run again until its runs took this time together, at most so often.
 const ENOUGH: Duration = Duration::from_millis(50);
 const MOST_RUNS: usize = 99;
@@ -95,6 +98,10 @@ pub(crate) struct Arguments {
     /// The time in which the program is to end, instead of --keep.
     #[arg(long, value_name = "TIME")]
     deadline: Option<Nanoseconds>,
+
+    /// How long a run may take without paging [default: 4 times --deadline, at least 100ms; else 60s].
+    #[arg(long, value_name = "TIME")]
+    longest: Option<Nanoseconds>,
 
     /// Limit on linear memory, in total [default: 1GiB].
     #[arg(long, value_name = "SIZE")]
@@ -150,6 +157,25 @@ pub(crate) struct Arguments {
     json: bool,
 }
 
+/// How long a run may take that finds nothing in its way.
+fn longest(arguments: &Arguments) -> Duration {
+    let stated = arguments.longest.map(Nanoseconds::get);
+    let times = |deadline: Nanoseconds| deadline.get().saturating_mul(PATIENCE);
+    match (stated, arguments.deadline.map(times)) {
+        (Some(longest), _) => Duration::from_nanos(longest),
+        (None, Some(longest)) => Duration::from_nanos(longest).max(LEAST_PATIENCE),
+        (None, None) => LONGEST,
+    }
+}
+
+/// The program did not end.
+fn endless(longest: Duration) -> Failure {
+    Failure::Program(format!(
+        "it had not ended after {} without paging: give it work that ends, or more time with --longest",
+        nanos(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX)),
+    ))
+}
+
 fn ratio(text: &str) -> Result<f64, String> {
     let ratio = text.parse().ok().filter(|n| *n > 0.0 && *n <= 1.0);
     ratio.ok_or_else(|| format!("found {text:?}; allowed: more than 0 and at most 1"))
@@ -182,14 +208,14 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         lease: spec.lease,
         surroundings,
         runs: arguments.runs,
-        patience: Duration::MAX,
+        patience: longest(arguments),
         lost_ns: 2 * preemption.overhead().per_preemption,
         admission: SoleAdmission::new(profile, preemption),
     };
     subject.prepare(&spec.component)?;
     // Its cost with all of its memory.
     let whole = subject.median(spec.lease)?;
-    let unpaged_ns = whole.time_ns.unwrap_or(u64::MAX);
+    let unpaged_ns = whole.time_ns.ok_or_else(|| endless(subject.patience))?;
     let linear = whole.linear.next_multiple_of(STEP).max(STEP);
 
     let held = |reserve: u64, limit: u64, tenants: u32| HeldMemory {
@@ -369,8 +395,10 @@ impl Subject {
         // As it is for tenants that page, so that all runs are of one program.
         let paging = paging(self.lease, self.lease.memory.reserve);
         self.program = Some(load(&self.cell, program, &paging)?);
-        self.run(self.lease)?;
-        Ok(())
+        match self.run(self.lease)?.time_ns {
+            Some(_) => Ok(()),
+            None => Err(endless(self.patience)),
+        }
     }
 
     /// Runs the program under a reservation, within a limit that is larger.

@@ -161,9 +161,9 @@ impl Useless {
                     tenant: at,
                     text: format!(
                         "tenant.{name}.cpu.budget: found {}, all of which preemptions may take: no time \
-                         is promised to be useful; needed: more than {}",
+                         is promised to be useful; {}",
                         cpu.budget(),
-                        stated(lost)
+                        needed(&cpu, lost, overhead)
                     ),
                 })
             });
@@ -179,7 +179,6 @@ fn stated(ns: u64) -> Nanoseconds {
 /// Returns the budget above which some of it is useful: `lost` of the verdict, or, where nothing bounds the
 /// preemptions, what is lost without any. Where regions bound them, a larger budget has more of them.
 fn enough(cpu: &Cpu, verdict: &Verdict, overhead: Overhead) -> u64 {
-    const ROUNDS: usize = 64;
     let each = overhead.per_preemption;
     let lost_with = |preemptions: u64| each.saturating_mul(preemptions.saturating_add(2));
     let mut lost = verdict.loss.lost.unwrap_or_else(|| lost_with(0));
@@ -188,7 +187,11 @@ fn enough(cpu: &Cpu, verdict: &Verdict, overhead: Overhead) -> u64 {
         && preemptions == budget.div_ceil(region.get()) - 1
         && budget <= lost
     {
-        for _ in 0..ROUNDS {
+        // With a region that is no longer than a preemption takes there is no end.
+        if each >= region.get() {
+            return u64::MAX;
+        }
+        while lost < cpu.period().get() {
             let regions = lost.saturating_add(1).div_ceil(region.get()) - 1;
             let more = lost_with(regions);
             if more <= lost {
@@ -198,6 +201,19 @@ fn enough(cpu: &Cpu, verdict: &Verdict, overhead: Overhead) -> u64 {
         }
     }
     lost
+}
+
+/// What would make the time of a budget useful, if more than `lost` of it is.
+fn needed(cpu: &Cpu, lost: u64, overhead: Overhead) -> String {
+    match cpu.nonpreemptive() {
+        Some(region) if lost >= cpu.period().get() => format!(
+            "no budget in the period of {} is enough, since a preemption takes {} and there may be one in every \
+             {region}; needed: a longer `nonpreemptive`",
+            cpu.period(),
+            stated(overhead.per_preemption),
+        ),
+        _ => format!("needed: more than {}", stated(lost)),
+    }
 }
 
 /// Returns the host's limit on a cell with real-time priority, if these reservations may exceed it.

@@ -48,13 +48,18 @@ impl Node {
         method: &str,
         path: &str,
     ) -> Result<Option<T>, Failure> {
+        let answer = self.told(method, path)?;
+        Ok((!self.json).then_some(answer))
+    }
+
+    /// The answer to a request, which is printed as well if JSON was asked for.
+    fn told<T: serde::de::DeserializeOwned>(&self, method: &str, path: &str) -> Result<T, Failure> {
         let (_, text) = self.client()?.send(method, path, None).map_err(failed)?;
         if self.json {
             tell!("{text}");
-            return Ok(None);
         }
         let strange = |error: serde_json::Error| Failure::Host(error.into());
-        serde_json::from_str(&text).map(Some).map_err(strange)
+        serde_json::from_str(&text).map_err(strange)
     }
 }
 
@@ -238,7 +243,7 @@ It returns when everything that the tenant had is taken back; of a tenant that h
 prints that end. The node still knows the tenant: `leasehold start` starts it again, and `leasehold
 delete` forgets it.
 
-Exit codes: 0; 1 the end took longer than its bound (0 with --json); 66 no such tenant, or no node
+Exit codes: 0; 1 the end took longer than its bound; 66 no such tenant, or no node
 answers; 77 the tenant has never run.")]
 pub(crate) struct Kill {
     /// The name of the tenant.
@@ -249,21 +254,26 @@ pub(crate) struct Kill {
     node: Node,
 }
 
+/// The exit code of a kill, however its end is printed.
+fn code_of(end: &End) -> ExitCode {
+    ExitCode::from(u8::from(end.within_bound == Some(false)))
+}
+
 impl Kill {
     pub(crate) fn run(&self) -> Result<ExitCode, Failure> {
         let path = format!("/v1/tenants/{}/kill", self.tenant);
-        let Some(end) = self.node.ask::<End>("POST", &path)? else {
-            return Ok(ExitCode::SUCCESS);
-        };
-        let bound = end.bound_ns.map_or_else(|| "none".to_owned(), nanos);
-        tell!(
-            "{}: everything was returned {} after the kill; bound {bound}; {} of the processor, {} predicted",
-            end.tenant,
-            nanos(end.wall_ns),
-            nanos(end.measured_ns),
-            nanos(end.predicted_ns),
-        );
-        Ok(ExitCode::from(u8::from(end.within_bound == Some(false))))
+        let end = self.node.told::<End>("POST", &path)?;
+        if !self.node.json {
+            let bound = end.bound_ns.map_or_else(|| "none".to_owned(), nanos);
+            tell!(
+                "{}: everything was returned {} after the kill; bound {bound}; {} of the processor, {} predicted",
+                end.tenant,
+                nanos(end.wall_ns),
+                nanos(end.measured_ns),
+                nanos(end.predicted_ns),
+            );
+        }
+        Ok(code_of(&end))
     }
 }
 
@@ -471,5 +481,33 @@ impl Put {
             false => tell!("{tenant}: {}", if status == 201 { "new" } else { "put" }),
         }
         Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{End, ExitCode, code_of};
+    use serde_json::json;
+
+    #[test]
+    fn the_exit_code_of_a_kill_says_whether_its_bound_was_kept() {
+        for (within, code) in [(json!(true), 0), (json!(null), 0), (json!(false), 1)] {
+            let end: End = serde_json::from_value(json!({
+                "tenant": "shop",
+                "at": "2026-01-01T00:00:00Z",
+                "exit": {"kind": "killed"},
+                "predicted_ns": 1,
+                "measured_ns": 1,
+                "effect_ns": 1,
+                "reusable_ns": 1,
+                "wall_ns": 2,
+                "bound_ns": 1,
+                "within_bound": within,
+                "budget_ns": 1,
+                "calls_under_way": 0,
+            }))
+            .expect("an end");
+            assert_eq!(code_of(&end), ExitCode::from(code), "{within}");
+        }
     }
 }

@@ -619,6 +619,10 @@ fn a_reservation_that_promises_no_useful_time_is_refused_with_what_would_be_enou
         of(enough).json(&["--overhead", "10us"])["schedulable"],
         false
     );
+    // Where a region is hardly longer than a preemption takes, no budget within the period is enough.
+    let text = String::from_utf8(of(16).admit(&["--overhead", "15us"]).stdout).expect("text");
+    assert!(!text.contains("needed: more than"), "{text}");
+    assert!(text.contains("needed: a longer `nonpreemptive`"), "{text}");
     assert_eq!(
         of(enough + 1).json(&["--overhead", "10us"])["schedulable"],
         true

@@ -206,3 +206,18 @@ fn no_more_of_the_processor_is_advised_than_the_host_leaves_a_cell() {
     // As much as there is, in steps of a twentieth.
     assert!((8_800_000..=9_800_000).contains(&budget), "{json}");
 }
+
+#[test]
+fn a_program_that_does_not_end_is_given_up_and_said_to_be_endless() {
+    let directory = tempfile::tempdir().expect("directory");
+    let endless = "(module (func (export \"_start\") (loop $l (br $l))))";
+    std::fs::write(directory.path().join("endless.wat"), endless).expect("written");
+    for more in [["--deadline", "20ms"], ["--longest", "100ms"]] {
+        let advise = [&["advise"][..], &more, &["endless.wat"]].concat();
+        let given_up = leasehold(directory.path(), &advise);
+        assert_eq!(given_up.status.code(), Some(65), "{given_up:?}");
+        let said = String::from_utf8(given_up.stderr).expect("text");
+        let expected = "it had not ended after 100.00 ms without paging: give it work that ends";
+        assert!(said.contains(expected), "{said}");
+    }
+}

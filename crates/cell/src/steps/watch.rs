@@ -31,11 +31,11 @@ pub struct StepUse {
     pub steps: u64,
     /// The longest that was not disturbed, ns of wall time.
     pub longest_ns: u64,
-    /// How long a step may be: the row, and what the host itself may add, ns.
+    /// How long a step may be as calibrated: the row, and what the host itself may add, ns.
     pub limit_ns: u64,
     /// The part of that which the host itself may add, ns: its interrupts, and stops of a virtual machine.
     pub added_ns: u64,
-    /// How many were longer.
+    /// How many were longer, and longer than the raised row from when it was raised.
     pub exceeded: u64,
     /// How long a step may be for tenants that are admitted from now on, ns, if the row was exceeded more often
     /// than is stated. The host may add to it, as to the row.
@@ -628,7 +628,7 @@ pub(crate) fn uses() -> Vec<StepUse> {
                 row,
                 steps: count.steps.get(),
                 longest_ns: rate.ns(count.longest.get()),
-                limit_ns: rate.ns(count.limit.get()),
+                limit_ns: rate.ns(count.calibrated.get()),
                 added_ns: added_ns(),
                 exceeded: count.exceeded.get(),
                 raised_ns: raised(row),
