@@ -50,6 +50,9 @@ impl Target {
                 authority,
             }),
             Err(_) if text.is_empty() => Err(Rejection::Malformed("no host")),
+            Err(_) if text.contains('@') => {
+                Err(Rejection::Malformed("a host with user information"))
+            }
             Err(AuthorityFault::Host) => Err(NO_HOST_NAME),
             Err(AuthorityFault::Port) => {
                 Err(Rejection::Malformed("a host with a port that is none"))
@@ -292,7 +295,6 @@ mod tests {
                 Request::get("http://a,b/").version(http::Version::HTTP_2),
                 Err(NO_HOST_NAME),
             ),
-            (Request::get("/").header("Host", "u@a"), Err(NO_HOST_NAME)),
             (
                 Request::get("http://a:80/").header("Host", "b"),
                 Ok("a:80".to_owned()),
@@ -348,6 +350,14 @@ mod tests {
             (
                 Request::get("/").header("Host", ""),
                 Err(Rejection::Malformed("no host")),
+            ),
+            (
+                Request::get("/").header("Host", "a@b"),
+                Err(Rejection::Malformed("a host with user information")),
+            ),
+            (
+                Request::get("http://u:p@x/").version(http::Version::HTTP_2),
+                Err(Rejection::Malformed("a host with user information")),
             ),
         ];
         for (build, expected) in rows {
