@@ -40,12 +40,12 @@
 //! | areas, and their attachments to reservations | `area`, `attach`, `attachment` |
 //! | page fault, and mapping ahead of it | `fault`, `ahead`; copy on write: `copy` |
 //! | active and inactive list, ownership list | `lists`; second chance: `second_chance` |
-//! | eviction, and writing out in clusters | `evict`, `swap` |
+//! | eviction, and writing out in clusters | `second_chance` (the victim), `evict`, `write_out` |
 //! | pages that their creator keeps | `pin` |
 //! | the end of a reservation, in steps | `end` |
 //! | frames of the node, and which reservation has them | `frame`, `pager`; why a request is refused: `refused` |
 //! | whether reservations fit together | [`admission`] |
-//! | mechanism: page tables, frames, storage | `backend`; in memory, for tests: `memory` |
+//! | mechanism: page tables, frames, storage | `backend`; in memory, for tests: `memory_backend` |
 //! | the invariant, counted anew | `audit` |
 //! | simulator of periodic tasks | [`simulate`] |
 //! | what these are made of | `table`, `sparse` |
@@ -98,7 +98,7 @@ mod firm;
 mod first_touch;
 mod frame;
 mod lists;
-mod memory;
+mod memory_backend;
 mod pager;
 mod pin;
 mod plain;
@@ -108,9 +108,9 @@ mod rule;
 mod second_chance;
 pub mod simulate;
 mod sparse;
-mod swap;
 mod table;
 mod usage;
+mod write_out;
 
 pub use area::{AreaId, Sharing};
 pub use attachment::AttachmentId;
@@ -119,11 +119,11 @@ pub use backend::{Backend, Held, Page, StoreError};
 pub use end::Ending;
 pub use fault::Fault;
 pub use frame::{Frame, PAGE};
-pub use memory::{MemoryBackend, Traffic};
+pub use memory_backend::{MemoryBackend, Traffic};
 pub use pager::Pager;
 pub use refused::Refused;
 pub use reservation::{Account, Contract, Counts, Kind, ReservationId};
 pub use rule::{Technique, choose};
 pub use sparse::Sparse;
-pub use swap::CLUSTER;
 pub use usage::Usage;
+pub use write_out::CLUSTER;

@@ -2,10 +2,10 @@
 //! due, and every invocation processes all expired timers of all servers.
 
 use crate::decision::Decision;
+use crate::eager_timers::{Timer, Timers};
 use crate::id::{Index, NEVER};
 use crate::scheduler::Scheduler;
 use crate::server::State;
-use crate::timers::{Timer, Timers};
 
 impl Scheduler {
     pub(crate) fn schedule_eager(&mut self, now: u64) -> Decision {

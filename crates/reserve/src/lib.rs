@@ -37,7 +37,7 @@
 //! | replenishments: the queue, and its batches | `replenishment_queue`; early ones: `sporadic` (`depletion`) |
 //! | shielded scheduling: pruned and deferred timeouts | `shielded`, `transitions` (`set_blocked_timeout`), `dispatch` |
 //! | non-preemptive regions | `server` (`region_end`), used by `shielded` |
-//! | eager scheduling, the baseline | `eager`, `timers` |
+//! | eager scheduling, the baseline | `eager`, `eager_timers` |
 //! | runqueue and timer queues | `runqueue`, `timeouts`; by deadlines: `deadlines`; both behind `ready`, ordered by `urgency` |
 //! | which server pays for interrupt, dispatch and preemption | `billing` |
 //! | time slices of tasks and of background servers | `time_slices` |
@@ -92,6 +92,7 @@ mod decision;
 mod deferrable;
 mod dispatch;
 mod eager;
+mod eager_timers;
 mod heaps;
 mod id;
 mod lists;
@@ -108,7 +109,6 @@ mod supply;
 mod tasks;
 mod time_slices;
 mod timeouts;
-mod timers;
 #[cfg(feature = "touched")]
 mod touched;
 mod transitions;

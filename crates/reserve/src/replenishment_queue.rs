@@ -6,8 +6,8 @@
 //! due, all are, and together they are the whole budget.
 
 use crate::contract::{Nanos, REPLENISHMENTS_MAX};
+use crate::eager_timers::Timers;
 use crate::id::Index;
-use crate::timers::Timers;
 
 /// Places of a queue, of which it uses as many as its capacity, rounded up to a power of two.
 pub(crate) const SLOTS: usize = REPLENISHMENTS_MAX as usize;

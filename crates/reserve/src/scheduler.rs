@@ -8,13 +8,13 @@ use crate::budget::Budget;
 use crate::config::{Config, Shielding};
 use crate::contract::{Contract, INSTANT_MAX, Nanos, PERIOD_MAX};
 use crate::decision::Decision;
+use crate::eager_timers::Timers;
 use crate::id::{Index, NEVER, Refused, ServerId, TaskId};
 use crate::ready::{Pending, Ready};
 use crate::replenishment_queue::{Replenishment, ReplenishmentQueue};
 use crate::server::{Server, Servers, State};
 use crate::supply::Supply;
 use crate::tasks::Tasks;
-use crate::timers::Timers;
 use crate::transitions::watch;
 use crate::urgency::Urgency;
 

@@ -3,11 +3,11 @@
 
 use crate::billing::Bill;
 use crate::contract::Nanos;
+use crate::eager_timers::Timers;
 use crate::id::{Index, NEVER};
 use crate::replenishment_queue::Watch;
 use crate::scheduler::Scheduler;
 use crate::server::State;
-use crate::timers::Timers;
 use crate::urgency::Urgency;
 
 /// Returns the observer of a server's replenishments.

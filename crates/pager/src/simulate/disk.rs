@@ -1,7 +1,7 @@
 //! Secondary storage: one request at a time, first come, first served.
 
 use super::task::Nanos;
-use crate::swap::CLUSTER;
+use crate::write_out::CLUSTER;
 
 /// How long storage takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -8,7 +8,7 @@ use super::task::{Nanos, Task};
 use crate::area::Sharing;
 use crate::attachment::AttachmentId;
 use crate::fault::Fault;
-use crate::memory::MemoryBackend;
+use crate::memory_backend::MemoryBackend;
 use crate::pager::Pager;
 use crate::refused::Refused;
 use crate::reservation::{Contract, ReservationId};
