@@ -260,6 +260,15 @@ impl Budget {
         }
     }
 
+    /// Excludes `time`, in which the processor worked for no task, from the time for which the server has
+    /// waited with budget. Otherwise it would use the budgets of all periods that the time was long,
+    /// one after the other, at the expense of less urgent servers.
+    pub(crate) fn forgo(&mut self, queue: &mut ReplenishmentQueue, time: Nanos, now: Nanos) {
+        if let Budget::Sporadic(_) = self {
+            queue.delay_due(time, now);
+        }
+    }
+
     /// Returns the instant of depletion if the server runs from now on, with early replenishments,
     /// including those that become due during the interrupt of the depletion itself. That interrupt
     /// would find budget and switch to no server (SPR §III-B). The time used meanwhile is an

@@ -41,6 +41,7 @@ impl Scheduler {
                 }
             }
             if let Some(next) = next {
+                self.forgo(next);
                 let server = self.servers.at_mut(next);
                 // The non-preemptive region begins (SPR Alg. 2 line 5).
                 server.dispatched = self.billing.begin();

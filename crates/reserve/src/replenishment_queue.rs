@@ -246,6 +246,19 @@ impl ReplenishmentQueue {
         self.slots[head].at = at;
     }
 
+    /// Moves the due entries to later times, but not beyond `now`. O(S).
+    #[cold]
+    pub(crate) fn delay_due(&mut self, by: Nanos, now: Nanos) {
+        for i in 0..self.len {
+            let slot = self.slot(i);
+            let at = self.slots[slot].at;
+            if at > now {
+                break;
+            }
+            self.slots[slot].at = at.saturating_add(by).min(now);
+        }
+    }
+
     /// Moves all entries to later times.
     pub(crate) fn delay_all(&mut self, by: Nanos, watch: &mut Watch<'_>) {
         for i in 0..self.len {

@@ -43,6 +43,8 @@ pub struct Scheduler {
     pub(crate) running: Option<TaskId>,
     /// Which server pays for the processor's time.
     pub(crate) billing: Billing,
+    /// The time for which the processor has worked for no task while a server was selected.
+    pub(crate) spared: Nanos,
 }
 
 impl Scheduler {
@@ -68,6 +70,7 @@ impl Scheduler {
             background: Background::new(servers),
             current: None,
             running: None,
+            spared: 0,
             billing: Billing::new(),
         }
     }

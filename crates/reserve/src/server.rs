@@ -42,6 +42,9 @@ pub(crate) struct Server {
     pub(crate) slice: Nanos,
     /// When it was dispatched last, `x` (SPR §IV-A).
     pub(crate) dispatched: Nanos,
+    /// The time for which the processor had worked for no task, in all, when that was last excluded from
+    /// the server's wait.
+    pub(crate) spared: Nanos,
     /// `η`.
     pub(crate) nonpreemptive: Nanos,
     generation: u32,
@@ -68,6 +71,7 @@ impl Server {
             timeout: NEVER,
             budget: Budget::Unlimited,
             dispatched: 0,
+            spared: 0,
             nonpreemptive: 0,
             slice: NEVER,
             slice_used: 0,

@@ -128,9 +128,23 @@ impl Scheduler {
     #[cold]
     fn spare(&mut self, index: Index, time: Nanos) {
         let now = self.billing.now();
+        self.spared += time;
         let server = self.servers.at_mut(index);
         server.dispatched += time;
         server.supply.replenishments += server.budget.catch_up(now);
+        self.forgo(index);
+    }
+
+    /// Excludes the time for which the processor worked for no task from the time for which a server had
+    /// budget and did not run.
+    pub(crate) fn forgo(&mut self, index: Index) {
+        let server = self.servers.at_mut(index);
+        let time = self.spared - server.spared;
+        if time > 0 {
+            server.spared = self.spared;
+            let queue = &mut self.replenishments[index as usize];
+            server.budget.forgo(queue, time, self.billing.now());
+        }
     }
 
     /// Gives a server that is past its deadline when its budget ends the next deadline.
@@ -268,6 +282,7 @@ impl Scheduler {
     /// Adds a server to the ready ones. It has had a task and budget since an instant, with `left`
     /// of it available then.
     fn enter(&mut self, index: Index, since: Nanos, left: Nanos) {
+        self.forgo(index);
         let server = self.servers.at_mut(index);
         server.becomes_ready(since, left);
         if server.is_background() {

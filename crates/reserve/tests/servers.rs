@@ -304,6 +304,45 @@ fn a_pause_may_last_for_periods() {
 }
 
 #[test]
+fn budgets_of_a_long_pause_are_gone_and_less_urgent_servers_keep_theirs() {
+    for shielding in [Shielding::Eager, Shielding::Shielded] {
+        // The urgent one runs, is ready and preempted, or has used its budget up when the pause begins.
+        for before in [2, 12, 7] {
+            let mut machine = Machine::new(config(shielding));
+            let (urgent, high) = machine.server("high", contract(5, 10, 2));
+            let (modest, low) = machine.server("low", contract(4, 10, 1));
+            let (short, first) = machine.server("first", contract(1, 20, 3));
+            for task in [high, low] {
+                machine.wake(task);
+            }
+            machine.run_to(before);
+            if before == 12 {
+                machine.wake(first);
+                machine.schedule();
+            }
+            let used = |machine: &Machine, server| machine.scheduler.supply(server).unwrap().used;
+            machine.scheduler.pause(before);
+            let began = before + 10_000;
+            machine.now = began;
+            machine.scheduler.resume(began);
+            machine.schedule();
+            let (high_before, low_before) = (used(&machine, urgent), used(&machine, modest));
+            machine.run_to(began + 1000);
+            let (high, low) = (
+                used(&machine, urgent) - high_before,
+                used(&machine, modest) - low_before,
+            );
+            assert!(
+                (495..=505).contains(&high),
+                "{shielding:?} {before}: {high}"
+            );
+            assert!((390..=404).contains(&low), "{shielding:?} {before}: {low}");
+            assert!(used(&machine, short) <= 51 + 1);
+        }
+    }
+}
+
+#[test]
 fn a_pause_takes_nothing_of_a_non_preemptive_region() {
     let mut machine = Machine::new(config(Shielding::Shielded));
     let region = contract(50, 1000, 1).with_nonpreemptive(20).unwrap();
