@@ -78,6 +78,7 @@ mod report;
 mod score;
 mod sharing;
 mod stacked_bars;
+mod together;
 mod trace;
 #[cfg(feature = "tracer")]
 pub mod tracer;
