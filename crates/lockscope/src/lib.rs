@@ -75,6 +75,7 @@ pub mod platform;
 #[cfg(feature = "tracer")]
 mod primitive;
 mod report;
+mod scatter;
 mod score;
 mod sharing;
 mod stacked_bars;
@@ -89,6 +90,7 @@ pub use compare::{Cell, Comparison, Spread};
 pub use format::{Malformed, TraceError, VERSION};
 pub use place::{Object, Place};
 pub use report::{Mapped, ObjectRow, Report, Total, WorkloadRow};
+pub use scatter::{Scatter, ScatterPoint};
 pub use score::{Exposure, MOST, MOVE_NS, Score};
 pub use sharing::{Acquisitions, Kind, Lock, Usage, locks};
 pub use stacked_bars::{Bar, StackedBars};
