@@ -30,6 +30,8 @@
 //! | platforms of workloads, and their comparison | [`platform`], `compare` |
 //! | a worker beside thrashers | `command/interfere` (of the program) |
 //! | the metric of isolation | `score` |
+//! | two workloads that slow each other | `together` |
+//! | predicted against measured losses, as a picture | `scatter` |
 //! | whether a score comes true: predicted and measured slowdowns | `agreement` |
 //!
 //! # Example
