@@ -62,7 +62,7 @@ impl Pair {
                     name: measured.name.clone(),
                     platform: measured.platform.clone(),
                     of: exposure.of.clone(),
-                    predicted: exposure.slowdown - 1.0,
+                    predicted: exposure.together - 1.0,
                     measured: blocks[blocks.len() / 2],
                     range: (blocks[0], blocks[blocks.len() - 1]),
                 }

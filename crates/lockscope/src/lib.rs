@@ -30,6 +30,8 @@
 //! | platforms of workloads, and their comparison | [`platform`], `compare` |
 //! | a worker beside thrashers | `command/interfere` (of the program) |
 //! | the metric of isolation | `score` |
+//! | two workloads that slow each other | `together` |
+//! | predicted against measured losses, as a picture | `scatter` |
 //! | whether a score comes true: predicted and measured slowdowns | `agreement` |
 //!
 //! # Example
@@ -75,9 +77,11 @@ pub mod platform;
 #[cfg(feature = "tracer")]
 mod primitive;
 mod report;
+mod scatter;
 mod score;
 mod sharing;
 mod stacked_bars;
+mod together;
 mod trace;
 #[cfg(feature = "tracer")]
 pub mod tracer;
@@ -88,6 +92,7 @@ pub use compare::{Cell, Comparison, Spread};
 pub use format::{Malformed, TraceError, VERSION};
 pub use place::{Object, Place};
 pub use report::{Mapped, ObjectRow, Report, Total, WorkloadRow};
+pub use scatter::{Scatter, ScatterPoint};
 pub use score::{Exposure, MOST, MOVE_NS, Score};
 pub use sharing::{Acquisitions, Kind, Lock, Usage, locks};
 pub use stacked_bars::{Bar, StackedBars};

@@ -20,7 +20,9 @@
 //!
 //! A second of a workload's own work is one in which it is neither traced nor beside the other one
 //! ([`Workload::own_ns`]); where that was not measured, one in which it does not wait for the other one.
-//! What a workload loses for each such second makes its *slowdown*: 1.5 if it loses half a second.
+//! What a workload loses for each such second makes its *slowdown*: 1.5 if it loses half a second. That is
+//! beside another one at its full pace. What is predicted of two that slow each other is
+//! [`Exposure::together`], which is less.
 //!
 //! The exposure of the pair is the larger one of the two directions, and the **score** is
 //! `-log10` of it: nines of isolation. With a score of 2 a workload loses a hundredth of its time
@@ -42,6 +44,7 @@
 use serde::Serialize;
 
 use crate::sharing::{Acquisitions, Lock, Usage, locks};
+use crate::together::{Loss, together};
 use crate::trace::{Mode, Trace, Workload};
 
 /// What it costs to take a lock that another processor took last, in nanoseconds, where it was not
@@ -86,8 +89,12 @@ pub struct Exposure {
     pub waiting: f64,
     /// By moving locks between caches.
     pub moving: f64,
-    /// How many times as long as alone it takes for its work beside the other one.
+    /// How many times as long as alone it takes for its work beside the other one at its full pace: an
+    /// upper bound.
     pub slowdown: f64,
+    /// How many times as long as alone it takes for its work beside the other one, which it slows in turn:
+    /// what is predicted.
+    pub together: f64,
 }
 
 impl Exposure {
@@ -101,6 +108,7 @@ impl Exposure {
             waiting: waiting / slowdown,
             moving: moving / slowdown,
             slowdown,
+            together: slowdown,
         }
     }
 
@@ -129,11 +137,13 @@ impl Score {
         let mut most = 0.0;
         for of in &sides {
             for to in sides.iter().filter(|to| to.id != of.id) {
-                let costs: Vec<_> = locks
-                    .iter()
-                    .filter_map(|lock| cost(lock, of, to, move_ns))
-                    .collect();
-                let exposure = Exposure::of(of, to, &costs);
+                let costs = costs(&locks, of, to, move_ns);
+                let back = self::costs(&locks, to, of, move_ns);
+                let [slow, _] = together(&loss(&costs), &loss(&back));
+                let exposure = Exposure {
+                    together: slow,
+                    ..Exposure::of(of, to, &costs)
+                };
                 if exposure.total() > most {
                     most = exposure.total();
                     worst = ranked(&costs, exposure.slowdown);
@@ -197,6 +207,29 @@ struct Cost<'a> {
     name: &'a str,
     waiting: f64,
     moving: f64,
+    /// Whether `waiting` is what was measured, and not what is expected.
+    measured: bool,
+    /// What moving would cost if the lock moved each time that this workload takes it, and each time that
+    /// the other one does.
+    moves: (f64, f64),
+}
+
+fn costs<'a>(locks: &'a [Lock], of: &Side<'_>, to: &Side<'_>, move_ns: f64) -> Vec<Cost<'a>> {
+    let costs = locks.iter().filter_map(|lock| cost(lock, of, to, move_ns));
+    costs.collect()
+}
+
+/// All costs of one direction, by what they depend on.
+fn loss(costs: &[Cost<'_>]) -> Loss {
+    let waits = |measured| {
+        let costs = costs.iter().filter(|cost| cost.measured == measured);
+        costs.map(|cost| cost.waiting).sum()
+    };
+    Loss {
+        waited: waits(true),
+        expected: waits(false),
+        moves: costs.iter().map(|cost| cost.moves).collect(),
+    }
 }
 
 fn cost<'a>(lock: &'a Lock, of: &Side<'_>, to: &Side<'_>, move_ns: f64) -> Option<Cost<'a>> {
@@ -204,14 +237,16 @@ fn cost<'a>(lock: &'a Lock, of: &Side<'_>, to: &Side<'_>, move_ns: f64) -> Optio
     let (my, their) = (mine.acquired() as f64, theirs.acquired() as f64);
     let expected = expected(mine, theirs, of.seconds, to.seconds);
     let measured = mine.wait_ns as f64 / 1e9 / of.seconds * (their / (my + their).max(1.0));
-    let moves = (my / of.seconds).min(their / to.seconds);
+    let takes = |times: f64, side: &Side<'_>| times / side.seconds * move_ns / 1e9;
+    let moves = (takes(my, of), takes(their, to));
+    let unknown = theirs.held().saturating_mul(2) < theirs.acquired();
+    let measured = Some(measured).filter(|measured| unknown && *measured > expected);
     Some(Cost {
         name: &lock.name,
-        waiting: match theirs.held().saturating_mul(2) < theirs.acquired() {
-            true => expected.max(measured),
-            false => expected,
-        },
-        moving: moves * move_ns / 1e9,
+        waiting: measured.unwrap_or(expected),
+        moving: moves.0.min(moves.1),
+        measured: measured.is_some(),
+        moves,
     })
 }
 

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use leasehold_lockscope::{Agreement, Measured, Pair, Trace};
+use leasehold_lockscope::{Agreement, Measured, Pair, Scatter, ScatterPoint, Trace};
 use serde::Serialize;
 
 use crate::command::read::print;
@@ -12,7 +12,7 @@ use crate::command::render::{agreement_line, pair_table};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  lockscope agreement pairs/*.json --held-out image --held-out archive
+  lockscope agreement pairs/*.json --held-out image --held-out archive --svg scatter.svg
 
 The trace of a RESULT lies beside it, and its name ends in `.trace` instead of `.json`.")]
 pub(crate) struct AgreementArguments {
@@ -38,6 +38,10 @@ pub(crate) struct AgreementArguments {
     /// The loss that may be measured of a workload that loses nothing, as a part of its time.
     #[arg(long, value_name = "SHARE", default_value_t = 0.05)]
     noise: f64,
+
+    /// Draw predicted against measured losses.
+    #[arg(long, value_name = "FILE")]
+    svg: Option<PathBuf>,
 
     /// Print JSON.
     #[arg(long)]
@@ -74,6 +78,20 @@ pub(crate) fn agreement(arguments: &AgreementArguments) -> Result<()> {
         let mut names = arguments.held_out.iter();
         names.any(|name| pair.name.split([' ', ':']).any(|part| part == name))
     };
+    if let Some(file) = &arguments.svg {
+        let points = pairs.iter().map(|pair| ScatterPoint {
+            name: pair.name.clone(),
+            predicted: pair.predicted,
+            measured: pair.measured,
+            held_out: is_held_out(&pair),
+        });
+        let scatter = Scatter {
+            points: points.collect(),
+            noise: arguments.noise,
+        };
+        std::fs::write(file, scatter.to_svg())
+            .with_context(|| format!("cannot write {}", file.display()))?;
+    }
     let held_out: Vec<_> = pairs.iter().filter(is_held_out).cloned().collect();
     let all = Agreement::of(&pairs, arguments.noise);
     let held_out = (!held_out.is_empty()).then(|| Agreement::of(&held_out, arguments.noise));
