@@ -178,6 +178,15 @@ impl Permit {
         Pace::permits(kind, bytes).map(|now| Self(Some((kind, kind.begin(now)))))
     }
 
+    /// Records that `bytes` were written to blocks that were written to just before: nothing more is
+    /// buffered.
+    pub(super) fn used_again(self, bytes: usize) {
+        if let Some((kind, _)) = self.0 {
+            Pace::give_back(kind, bytes);
+        }
+        self.used();
+    }
+
     /// Records that the change was made.
     pub(super) fn used(self) {
         if let Some((kind, began)) = self.0 {
@@ -246,6 +255,12 @@ impl Pace {
             pace.set(kind);
         }
         permits.then_some(now)
+    }
+
+    fn give_back(kind: Kind, bytes: usize) {
+        let mut pace = Self::of(kind);
+        pace.bytes = pace.bytes.saturating_sub(bytes);
+        pace.set(kind);
     }
 
     fn changed(kind: Kind, began: Began) {
@@ -360,6 +375,18 @@ mod tests {
             assert_eq!(Permit::paced(kind, 1).is_some(), goes_on, "{kind:?}");
             Pace::START.set(kind);
         }
+    }
+
+    #[test]
+    fn what_is_written_again_counts_once() {
+        Pace::START.set(Kind::Bytes);
+        let bytes = 1 << 12;
+        for _ in 0..4 * Pace::MOST / bytes {
+            let permitted = Pace::permits(Kind::Bytes, bytes);
+            assert!(permitted.is_some(), "nothing more is buffered");
+            Pace::give_back(Kind::Bytes, bytes);
+        }
+        Pace::START.set(Kind::Bytes);
     }
 
     #[test]

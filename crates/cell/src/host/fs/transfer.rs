@@ -259,7 +259,7 @@ pub(crate) fn write_promptly(
     };
     let at = (!append).then_some(offset);
     if let Some(written) = node.write_again(at, step.len(), write) {
-        permit.used();
+        permit.used_again(step.len());
         return Ok(tried(written?)?);
     }
     let state = node.state();
@@ -301,7 +301,7 @@ pub(crate) fn write_now(node: &Node, bytes: &[u8], offset: u64, append: bool) ->
     let at = (!append).then_some(offset);
     let write = || write_from(node, bytes, offset, append_flag(append));
     if let Some(written) = node.write_again(at, bytes.len(), write) {
-        permit.used();
+        permit.used_again(bytes.len());
         return tried(written);
     }
     let state = node.state();
