@@ -34,6 +34,22 @@ pub(super) struct Observed {
     pub(super) output: Vec<u8>,
 }
 
+/// The processor time of a program in each period, from looks at what it has used in all.
+struct PeriodUse {
+    period_ns: u64,
+    seen_ns: u64,
+    busy: Samples,
+}
+
+impl PeriodUse {
+    /// Records what was used since the last look. A look may be late, but no period has more than its own time.
+    fn look(&mut self, used_ns: u64) {
+        let since_ns = used_ns.saturating_sub(self.seen_ns);
+        self.busy.record(since_ns.min(self.period_ns));
+        self.seen_ns = used_ns;
+    }
+}
+
 /// Runs `program` once under `lease`, and looks at it every `period`.
 ///
 /// # Errors
@@ -59,20 +75,23 @@ pub(super) fn observe(
     let used_ns = || Some(tenant.processor()?.supply.used);
     // Its start is its own work, too, but no part of the run.
     let before_ns = used_ns().unwrap_or(0);
-    let mut busy = Samples::new();
+    let mut period_use = PeriodUse {
+        period_ns: u64::try_from(period.as_nanos()).unwrap_or(u64::MAX),
+        seen_ns: before_ns,
+        busy: Samples::new(),
+    };
     let began_ns = monotonic_ns();
     tenant.go();
-    let (mut seen_ns, mut next_ns) = (before_ns, began_ns);
+    let mut next_ns = began_ns;
     let ended = loop {
-        next_ns += u64::try_from(period.as_nanos()).unwrap_or(u64::MAX);
+        next_ns = next_ns.saturating_add(period_use.period_ns);
         let rest_ns = next_ns.saturating_sub(monotonic_ns());
         let ended = tenant.wait_for(Duration::from_nanos(rest_ns));
         if let Some(ended) = ended.map_err(failure)? {
             break ended;
         }
         if let Some(now_ns) = used_ns() {
-            busy.record(now_ns.saturating_sub(seen_ns));
-            seen_ns = now_ns;
+            period_use.look(now_ns);
         }
     };
     match &ended.exit {
@@ -85,7 +104,7 @@ pub(super) fn observe(
     // Likewise its end.
     let ended_ns = ended.reclaimed.returned.cpu_ns;
     let used_ns = ended.supply.used.saturating_sub(ended_ns);
-    busy.record(used_ns.saturating_sub(seen_ns));
+    period_use.look(used_ns);
     let used_ns = used_ns.saturating_sub(before_ns).saturating_add(TICK_NS);
     let account = ended.statement;
     Ok(Observed {
@@ -93,7 +112,27 @@ pub(super) fn observe(
         peak_ns: account.peak.0.div_ceil(1000),
         time_ns,
         used_ns: used_ns.min(time_ns),
-        busy,
+        busy: period_use.busy,
         output: output.bytes(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PeriodUse;
+    use leasehold_study::samples::Samples;
+
+    #[test]
+    fn no_period_is_busy_for_longer_than_it_is() {
+        let mut period_use = PeriodUse {
+            period_ns: 10_000_000,
+            seen_ns: 0,
+            busy: Samples::new(),
+        };
+        // The second look is late by 90 us, the third is late no longer.
+        for used_ns in [9_990_000, 20_080_000, 29_000_000] {
+            period_use.look(used_ns);
+        }
+        assert_eq!(period_use.busy.max(), Some(10_000_000));
+    }
 }
