@@ -1,6 +1,6 @@
 //! An observed run: the program's charges, and its use of the processor over time.
 
-use super::useless;
+use super::{endless, useless};
 use crate::exit::Failure;
 use crate::run::failure;
 use anyhow::Context as _;
@@ -50,45 +50,56 @@ impl PeriodUse {
     }
 }
 
-/// Runs `program` once under `lease`, and looks at it every `period`.
+/// What is observed.
+pub(super) struct Subject<'a> {
+    pub(super) cell: &'a Cell,
+    pub(super) program: &'a Arc<Program>,
+    pub(super) surroundings: &'a Surroundings,
+}
+
+/// Runs the program once under `lease`, and looks at it every `period`. After `longest` it is killed.
 ///
 /// # Errors
 /// If it is not started, or does not end with 0.
 pub(super) fn observe(
-    cell: &Cell,
-    program: &Arc<Program>,
+    subject: &Subject<'_>,
     lease: Lease,
-    surroundings: &Surroundings,
     period: Duration,
+    longest: Duration,
 ) -> Result<Observed, Failure> {
     let output = Capture::new(OUTPUT_BYTES);
     let request = StartRequest {
-        program: Arc::clone(program),
+        program: Arc::clone(subject.program),
         lease,
         surroundings: Surroundings {
             stdout: Output::Capture(output.clone()),
-            ..surroundings.clone()
+            ..subject.surroundings.clone()
         },
     };
-    let tenant = cell.start_held(request).map_err(failure)?;
+    let tenant = subject.cell.start_held(request).map_err(failure)?;
     let start = tenant.statement().context("a tenant that is held")?;
     let used_ns = || Some(tenant.processor()?.supply.used);
     // Its start is its own work, too, but no part of the run.
     let before_ns = used_ns().unwrap_or(0);
     let mut period_use = PeriodUse {
-        period_ns: u64::try_from(period.as_nanos()).unwrap_or(u64::MAX),
+        period_ns: whole_ns(period),
         seen_ns: before_ns,
         busy: Samples::new(),
     };
     let began_ns = monotonic_ns();
     tenant.go();
+    let last_ns = began_ns.saturating_add(whole_ns(longest));
     let mut next_ns = began_ns;
     let ended = loop {
         next_ns = next_ns.saturating_add(period_use.period_ns);
-        let rest_ns = next_ns.saturating_sub(monotonic_ns());
+        let rest_ns = next_ns.min(last_ns).saturating_sub(monotonic_ns());
         let ended = tenant.wait_for(Duration::from_nanos(rest_ns));
         if let Some(ended) = ended.map_err(failure)? {
             break ended;
+        }
+        if monotonic_ns() >= last_ns {
+            tenant.kill();
+            break tenant.wait().map_err(failure)?;
         }
         if let Some(now_ns) = used_ns() {
             period_use.look(now_ns);
@@ -98,7 +109,7 @@ pub(super) fn observe(
         Exit::Code(0) => {}
         Exit::Code(code) => return Err(useless(&format!("exited with {code}"))),
         Exit::Trap(why) | Exit::Lease(why) | Exit::Memory(why) => return Err(useless(why)),
-        Exit::Killed => return Err(useless("it was killed")),
+        Exit::Killed => return Err(endless(longest, "under a lease like the advised one")),
     }
     let time_ns = ended.at_ns.saturating_sub(began_ns);
     // Likewise its end.
@@ -117,10 +128,20 @@ pub(super) fn observe(
     })
 }
 
+fn whole_ns(time: Duration) -> u64 {
+    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
-    use super::PeriodUse;
+    use super::{PeriodUse, Subject, observe};
+    use crate::exit::Failure;
+    use leasehold_cell::profile::Profile;
+    use leasehold_cell::{Cell, CellConfig, Lease, Surroundings};
     use leasehold_study::samples::Samples;
+    use std::time::{Duration, Instant};
+
+    const PERIOD: Duration = Duration::from_millis(10);
 
     #[test]
     fn no_period_is_busy_for_longer_than_it_is() {
@@ -134,5 +155,33 @@ mod tests {
             period_use.look(used_ns);
         }
         assert_eq!(period_use.busy.max(), Some(10_000_000));
+    }
+
+    #[test]
+    fn a_program_that_does_not_end_is_observed_for_no_longer_than_it_may_run() {
+        let directory = tempfile::tempdir().expect("directory");
+        let path = directory.path().join("endless.wat");
+        let endless = "(module (func (export \"_start\") (loop $l (br $l))))";
+        std::fs::write(&path, endless).expect("written");
+        let cell = Cell::start(CellConfig::new(Profile::free())).expect("a cell");
+        let lease = Lease::default();
+        let program = crate::run::load(&cell, &path, &lease).expect("a program");
+        let subject = Subject {
+            cell: &cell,
+            program: &program,
+            surroundings: &Surroundings::default(),
+        };
+        let began = Instant::now();
+        // Also where the first look would come later.
+        for period in [PERIOD, Duration::from_secs(3600)] {
+            let given_up = observe(&subject, lease, period, Duration::from_millis(50));
+            match given_up {
+                Err(Failure::Program(said)) => {
+                    assert!(said.contains("had not ended after 50.00 ms"), "{said}");
+                }
+                other => panic!("{other:?}"),
+            }
+        }
+        assert!(began.elapsed() < Duration::from_secs(60));
     }
 }
