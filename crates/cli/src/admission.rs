@@ -1,7 +1,8 @@
 //! Whether the processor reservations of tenants are promised: the one test, of which every command asks.
 
-use crate::leases::{self, Claims, Useless};
+use crate::leases::{self, Claims};
 use crate::overhead::HostSteps;
+use crate::useless::Useless;
 use leasehold_cell::RealtimeLimit;
 use leasehold_lease::TenantSpec;
 use leasehold_reserve::admission::{Overhead, Report, admit};
@@ -46,7 +47,7 @@ impl Admission {
         contracts.extend(ends);
         let report = admit(&contracts, order, overhead);
         Self {
-            useless: Useless::of(tenants, &report, overhead),
+            useless: Useless::of(tenants, &contracts, &report, order, overhead),
             host: leases::stopped_by_host(&contracts),
             unkept: unkept(tenants, &claims, &report),
             contracts,

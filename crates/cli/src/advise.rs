@@ -53,6 +53,9 @@ const LEAST_PATIENCE: Duration = Duration::from_millis(100);
 /// How long a run may take where nothing else is said.
 const LONGEST: Duration = Duration::from_secs(60);
 
+/// What the first runs are.
+const UNPAGED: &str = "without paging";
+
 /// A shorter program is run again until its runs took this time together, at most so often.
 const ENOUGH: Duration = Duration::from_millis(50);
 const MOST_RUNS: usize = 99;
@@ -99,7 +102,8 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "TIME")]
     deadline: Option<Nanoseconds>,
 
-    /// How long a run may take without paging [default: 4 times --deadline, at least 100ms; else 60s].
+    /// How long a run may take, without paging and under the lease [default: 4 times --deadline, at
+    /// least 100ms; else 60s].
     #[arg(long, value_name = "TIME")]
     longest: Option<Nanoseconds>,
 
@@ -168,10 +172,10 @@ fn longest(arguments: &Arguments) -> Duration {
     }
 }
 
-/// The program did not end.
-fn endless(longest: Duration) -> Failure {
+/// The program did not end in a run of this kind.
+fn endless(longest: Duration, kind: &str) -> Failure {
     Failure::Program(format!(
-        "it had not ended after {} without paging: give it work that ends, or more time with --longest",
+        "it had not ended after {} {kind}: give it work that ends, or more time with --longest",
         nanos(u64::try_from(longest.as_nanos()).unwrap_or(u64::MAX)),
     ))
 }
@@ -209,13 +213,16 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         surroundings,
         runs: arguments.runs,
         patience: longest(arguments),
+        longest: longest(arguments),
         lost_ns: 2 * preemption.overhead().per_preemption,
         admission: SoleAdmission::new(profile, preemption),
     };
     subject.prepare(&spec.component)?;
     // Its cost with all of its memory.
     let whole = subject.median(spec.lease)?;
-    let unpaged_ns = whole.time_ns.ok_or_else(|| endless(subject.patience))?;
+    let unpaged_ns = whole
+        .time_ns
+        .ok_or_else(|| endless(subject.patience, UNPAGED))?;
     let linear = whole.linear.next_multiple_of(STEP).max(STEP);
 
     let held = |reserve: u64, limit: u64, tenants: u32| HeldMemory {
@@ -359,6 +366,8 @@ struct Subject {
     runs: u32,
     /// How long a run may take.
     patience: Duration,
+    /// How long one may take that finds nothing in its way.
+    longest: Duration,
     /// What a dispatch and a stop take of a budget of the processor, ns.
     lost_ns: u64,
     admission: SoleAdmission,
@@ -397,7 +406,7 @@ impl Subject {
         self.program = Some(load(&self.cell, program, &paging)?);
         match self.run(self.lease)?.time_ns {
             Some(_) => Ok(()),
-            None => Err(endless(self.patience)),
+            None => Err(endless(self.patience, UNPAGED)),
         }
     }
 
@@ -435,8 +444,12 @@ impl Subject {
         let program = load(&self.cell, &spec.component, &lease)?;
         let period_ns = arguments.period.get();
         let period = Duration::from_nanos(period_ns);
-        let observe =
-            |lease| observe::observe(&self.cell, &program, lease, &self.surroundings, period);
+        let subject = observe::Subject {
+            cell: &self.cell,
+            program: &program,
+            surroundings: &self.surroundings,
+        };
+        let observe = |lease| observe::observe(&subject, lease, period, self.longest(lease));
         // The first finds everything cold.
         let first = observe(lease)?;
         let mut observed = observe(lease)?;
@@ -538,6 +551,15 @@ impl Subject {
             observed,
             margin,
         })
+    }
+
+    /// How long a run may take under this lease: longer with a part of the processor than with all of it.
+    fn longest(&self, lease: Lease) -> Duration {
+        let parts = lease
+            .cpu
+            .map_or(1, |cpu| cpu.period().get().div_ceil(cpu.budget().get()));
+        let longest = self.longest.max(self.patience);
+        longest.saturating_mul(u32::try_from(parts).unwrap_or(u32::MAX))
     }
 
     fn run(&self, lease: Lease) -> Result<Run, Failure> {

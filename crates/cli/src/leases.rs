@@ -8,7 +8,7 @@ use leasehold_cell::profile::Profile;
 use leasehold_cell::{Held, KillDelay, RealtimeLimit, kill_bound, reservation_for_ends};
 use leasehold_lease::{ByteSize, Cpu, Lease, LeaseFile, Nanoseconds, Restart, TenantSpec};
 use leasehold_pager::PAGE;
-use leasehold_reserve::admission::{Overhead, Report, Verdict, admit};
+use leasehold_reserve::admission::admit;
 use leasehold_reserve::{Contract, Order};
 use std::path::Path;
 
@@ -134,85 +134,6 @@ impl Claims {
     pub(crate) fn all(&self) -> Vec<Contract> {
         let reserved = self.reserved.iter().copied().flatten();
         reserved.chain(self.background).collect()
-    }
-}
-
-/// A reservation of which preemptions may take everything: it can be kept, and promises nothing. A tenant under it
-/// might never start, nor end.
-#[derive(Debug)]
-pub(crate) struct Useless {
-    /// The tenant, in the order of the file.
-    pub(crate) tenant: usize,
-    /// The key, what was found, and what would be enough.
-    pub(crate) text: String,
-}
-
-impl Useless {
-    /// Those of a file, in its order. `report` is of its claims, with this overhead.
-    pub(crate) fn of(tenants: &[TenantSpec], report: &Report, overhead: Overhead) -> Vec<Self> {
-        let reserved = tenants.iter().enumerate();
-        let reserved =
-            reserved.filter_map(|(at, tenant)| Some((at, &tenant.name, tenant.lease.cpu?)));
-        let useless = reserved
-            .zip(&report.servers)
-            .filter_map(|((at, name, cpu), verdict)| {
-                let lost = enough(&cpu, verdict, overhead);
-                (cpu.budget().get() <= lost).then(|| Self {
-                    tenant: at,
-                    text: format!(
-                        "tenant.{name}.cpu.budget: found {}, all of which preemptions may take: no time \
-                         is promised to be useful; {}",
-                        cpu.budget(),
-                        needed(&cpu, lost, overhead)
-                    ),
-                })
-            });
-        useless.collect()
-    }
-}
-
-/// A time as a lease states it.
-fn stated(ns: u64) -> Nanoseconds {
-    Nanoseconds::new(ns).unwrap_or(Nanoseconds::MAX)
-}
-
-/// Returns the budget above which some of it is useful: `lost` of the verdict, or, where nothing bounds the
-/// preemptions, what is lost without any. Where regions bound them, a larger budget has more of them.
-fn enough(cpu: &Cpu, verdict: &Verdict, overhead: Overhead) -> u64 {
-    let each = overhead.per_preemption;
-    let lost_with = |preemptions: u64| each.saturating_mul(preemptions.saturating_add(2));
-    let mut lost = verdict.loss.lost.unwrap_or_else(|| lost_with(0));
-    let budget = cpu.budget().get();
-    if let (Some(region), Some(preemptions)) = (cpu.nonpreemptive(), verdict.loss.preemptions)
-        && preemptions == budget.div_ceil(region.get()) - 1
-        && budget <= lost
-    {
-        // With a region that is no longer than a preemption takes there is no end.
-        if each >= region.get() {
-            return u64::MAX;
-        }
-        while lost < cpu.period().get() {
-            let regions = lost.saturating_add(1).div_ceil(region.get()) - 1;
-            let more = lost_with(regions);
-            if more <= lost {
-                break;
-            }
-            lost = more;
-        }
-    }
-    lost
-}
-
-/// What would make the time of a budget useful, if more than `lost` of it is.
-fn needed(cpu: &Cpu, lost: u64, overhead: Overhead) -> String {
-    match cpu.nonpreemptive() {
-        Some(region) if lost >= cpu.period().get() => format!(
-            "no budget in the period of {} is enough, since a preemption takes {} and there may be one in every \
-             {region}; needed: a longer `nonpreemptive`",
-            cpu.period(),
-            stated(overhead.per_preemption),
-        ),
-        _ => format!("needed: more than {}", stated(lost)),
     }
 }
 

@@ -38,6 +38,7 @@ mod stores;
 mod study;
 mod transit;
 mod up;
+mod useless;
 
 use crate::output::say;
 use clap::{Parser, Subcommand};

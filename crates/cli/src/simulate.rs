@@ -228,6 +228,8 @@ struct Scene<'a> {
 
 /// The result of a simulation.
 struct Played {
+    /// When it ended: an overhead that began before the end that was asked for is finished.
+    ended: Nanos,
     tally: Tally,
     supplies: Vec<Supply>,
 }
@@ -323,6 +325,7 @@ impl<'a> Scene<'a> {
         simulation.run_until(self.end).map_err(stalled)?;
         let supply = |server: &ServerIndex| simulation.supply(*server);
         let played = Played {
+            ended: simulation.now(),
             tally: Tally::new(),
             supplies: servers.iter().map(supply).collect(),
         };
@@ -436,7 +439,7 @@ impl<'a> Scene<'a> {
                     |cpu| format!("{} in {}", cpu.budget(), cpu.period()),
                 ),
                 nanos(tally.used()),
-                format!("{:.2} %", 100.0 * tally.used() as f64 / self.end as f64),
+                format!("{:.2} %", 100.0 * tally.used() as f64 / played.ended as f64),
                 or_none(tally.least_used()),
                 or_none(tally.mean_used().map(|mean| mean.round() as Nanos)),
                 tally.preemptions().to_string(),
@@ -447,14 +450,15 @@ impl<'a> Scene<'a> {
                 or_none(tally.worst_wakeup()),
             ]);
         }
-        format!("{table}\n{}\n", self.summary(&played.tally))
+        format!("{table}\n{}\n", self.summary(played))
     }
 
-    fn summary(&self, tally: &Tally) -> String {
+    fn summary(&self, played: &Played) -> String {
+        let tally = &played.tally;
         format!(
             "{end} of virtual time, {order}, {shielding}: {decisions} decisions{touched}; {timers} timer \
              interrupts, {unnecessary} of them unnecessary",
-            end = nanos(self.end),
+            end = nanos(played.ended),
             order = self.order,
             shielding = self.shielding_name(),
             decisions = tally.decisions(),
@@ -498,6 +502,7 @@ impl<'a> Scene<'a> {
             .collect();
         json!({
             "for_ns": self.end,
+            "simulated_ns": played.ended,
             "order": self.order.to_string(),
             "policy": self.shielding_name(),
             "decisions": tally.decisions(),
@@ -509,9 +514,6 @@ impl<'a> Scene<'a> {
     }
 }
 
-/// What a task does; `number` is that of the task in its tenant, so that those of a tenant that
-/// wait for random events do not all wait for the same.
-/// The shortest time after which a tenant repeats something, on the average.
 /// How many periods a reservation has in so much time.
 fn periods(cpu: Option<Cpu>, time: Nanos) -> u64 {
     cpu.map_or(0, |cpu| time / cpu.period().get())
@@ -529,6 +531,8 @@ fn jobs(workload: Workload, time: Nanos) -> u64 {
     (time / between.max(1)).saturating_mul(workload.tasks.into())
 }
 
+/// What a task does; `number` is that of the task in its tenant, so that those of a tenant that
+/// wait for random events do not all wait for the same.
 fn behaviour(activity: Activity, number: u8) -> Behaviour {
     match activity {
         Activity::Busy => Behaviour::Busy,

@@ -619,14 +619,50 @@ fn a_reservation_that_promises_no_useful_time_is_refused_with_what_would_be_enou
         of(enough).json(&["--overhead", "10us"])["schedulable"],
         false
     );
-    // Where a region is hardly longer than a preemption takes, no budget within the period is enough.
-    let text = String::from_utf8(of(16).admit(&["--overhead", "15us"]).stdout).expect("text");
-    assert!(!text.contains("needed: more than"), "{text}");
-    assert!(text.contains("needed: a longer `nonpreemptive`"), "{text}");
     assert_eq!(
         of(enough + 1).json(&["--overhead", "10us"])["schedulable"],
         true
     );
+}
+
+#[test]
+fn where_no_budget_in_the_period_is_useful_admit_says_which_region_is_needed() {
+    let rival = tenant(
+        "b",
+        "cpu = { budget = \"1ms\", period = \"5ms\", priority = 200 }",
+    );
+    let of = |budget: &str, region: &str| {
+        let cpu = format!(
+            "cpu = {{ budget = \"{budget}\", period = \"10ms\", priority = 10, nonpreemptive = \"{region}\" }}"
+        );
+        Leases::new(&format!("{}{rival}", tenant("a", &cpu)))
+    };
+    let said = |budget: &str, region: &str| {
+        let text = of(budget, region).admit(&["--overhead", "50us"]).stdout;
+        String::from_utf8(text).expect("text")
+    };
+    // A region as long as a preemption takes, one hardly longer, and a shorter one.
+    for region in ["50us", "50100ns", "20us"] {
+        let text = said("2ms", region);
+        assert!(!text.contains("needed: more than"), "{text}");
+        assert!(
+            text.contains("no budget is enough in a period of 10ms"),
+            "{text}"
+        );
+        let needed = text.split("needed: a `nonpreemptive` of at least ").nth(1);
+        let needed = needed.and_then(|rest| rest.split_whitespace().next());
+        let needed = needed.unwrap_or_else(|| panic!("{text}"));
+        let json = of("2ms", needed).json(&["--overhead", "50us"]);
+        assert_eq!(json["schedulable"], true, "{needed}: {json}");
+    }
+    // A dispatch and a stop take all of this one.
+    let text = said("100us", "50us");
+    assert!(
+        text.contains("needed: more than 100us, and a `nonpreemptive` as long"),
+        "{text}"
+    );
+    let json = of("101us", "101us").json(&["--overhead", "50us"]);
+    assert_eq!(json["schedulable"], true, "{json}");
 }
 
 /// What `admit` says of a start, and what `up` refuses, of a file with this cell and tenant.

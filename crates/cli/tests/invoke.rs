@@ -91,6 +91,12 @@ fn a_call_that_cannot_be_made_is_refused_in_one_line() {
         assert!(error.contains(word), "{call}: {error}");
         assert!(output.stdout.is_empty(), "{call}");
     }
+    for number in ["3e400", "-3e400"] {
+        let output = run(NUMBERS, &["--invoke", &format!("both({number})")], &[]);
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(78), "{number}: {error}");
+        assert!(error.contains(&format!("found {number}")), "{error}");
+    }
 }
 
 /// A component whose function takes an enumeration.

@@ -289,6 +289,60 @@ fn an_end_has_a_bound_under_any_reservation_that_is_admitted() {
 }
 
 #[test]
+fn the_exit_code_does_not_depend_on_the_form_of_the_output() {
+    let leasehold = Leasehold::new();
+    let program = |name: &str, body: &str| {
+        let text =
+            format!("(module (memory (export \"memory\") 1) (func (export \"_start\") {body}))");
+        leasehold.write(name, text)
+    };
+    let done = program("done.wat", "");
+    let trap = program("trap.wat", "unreachable");
+    let endless = program("endless.wat", "(loop $l (br $l))");
+    let leases = |name: &str, program: &str, budget: &str| {
+        let text = format!(
+            "[tenant.a]\ncomponent = {program:?}\nreclaim = {{ budget = \"1s\" }}\n\
+             cpu = {{ budget = \"{budget}\", period = \"10ms\", priority = 9 }}\n\
+             [tenant.b]\ncomponent = {program:?}\nreclaim = {{ budget = \"1s\" }}\n\
+             cpu = {{ budget = \"2ms\", period = \"10ms\", priority = 9 }}\n"
+        );
+        leasehold.write(name, text)
+    };
+    let (kept, unkept) = (
+        leases("kept.toml", &done, "2ms"),
+        leases("unkept.toml", &done, "9ms"),
+    );
+    let wrong = leasehold.write("wrong.toml", "[tenant.a]\n");
+    let background = leasehold.write(
+        "trap.toml",
+        format!("[tenant.a]\ncomponent = {trap:?}\nreclaim = {{ budget = \"1s\" }}\n"),
+    );
+    let nowhere = leasehold.path("no.sock").display().to_string();
+    for (args, code) in [
+        (&["run", &done][..], 0),
+        (&["run", &trap], 134),
+        (&["run", "--kill-after", "10ms", &endless], 137),
+        (&["run", "--memory", "1KiB", &done], 77),
+        (&["admit", &kept], 0),
+        (&["admit", &unkept], 1),
+        (&["admit", &wrong], 78),
+        (&["up", &background], 1),
+        (&["simulate", &unkept], 0),
+        (&["simulate", &wrong], 78),
+        (&["advise", "--longest", "50ms", &endless], 65),
+        (&["advise", &trap], 65),
+        (&["ps", "--socket", &nowhere], 66),
+        (&["kill", "a", "--socket", &nowhere], 66),
+    ] {
+        let (command, rest) = args.split_first().expect("a command");
+        let text = leasehold.run(args);
+        assert_eq!(text.status.code(), Some(code), "{args:?}: {text:?}");
+        let json = leasehold.run(&[&[*command, "--json"], rest].concat());
+        assert_eq!(json.status.code(), Some(code), "{args:?}: {json:?}");
+    }
+}
+
+#[test]
 fn a_trap_is_told_with_its_reason() {
     let leasehold = Leasehold::new();
     let trap = leasehold.write(

@@ -102,6 +102,25 @@ fn without_costs_every_tenant_gets_exactly_what_it_asks_for_and_may_have() {
 }
 
 #[test]
+fn tenants_use_no_more_time_than_was_simulated_wherever_the_end_is() {
+    let leases = Leases::new(LEASES);
+    let mut finished = 0;
+    // The rest is busy, so that the processor is never idle; some of the ends are within an overhead.
+    for end_us in (10_000..10_060).step_by(4) {
+        let json = leases.json(&["--for", &format!("{end_us}us")]);
+        let tenants = json["tenants"].as_array().expect("a list");
+        let used = tenants.iter().map(|tenant| tenant["used_ns"].as_u64());
+        let used: u64 = used.map(|used| used.expect("a number")).sum();
+        assert_eq!(json["simulated_ns"], used, "{json}");
+        assert_eq!(json["for_ns"], end_us * 1000);
+        let beyond = used.checked_sub(end_us * 1000).expect("it was simulated");
+        assert!(beyond < 100_000, "{beyond}");
+        finished += u32::from(beyond > 0);
+    }
+    assert!(finished > 0, "no end was within an overhead");
+}
+
+#[test]
 fn more_periods_than_can_be_simulated_are_refused_with_how_many_can() {
     let leases = Leases::new(&LEASES.replace("period = \"10ms\"\n", "period = \"1ns\"\n"));
     leases.refuses(

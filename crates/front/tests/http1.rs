@@ -175,6 +175,10 @@ fn a_malformed_request_gets_an_error_and_disturbs_no_other() {
         (format!("GET /{longer} HTTP/1.1\r\nHost: shop.example\r\n\r\n"), None),
         ("POST /echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: x\r\n\r\n".to_owned(), Some(400)),
         ("POST /echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n".to_owned(), Some(400)),
+        // The HTTP library has the two largest numbers for itself.
+        (format!("POST /echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: {}\r\n\r\n", u64::MAX), Some(431)),
+        (format!("POST /echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: {}\r\n\r\n", u64::MAX - 1), Some(431)),
+        (format!("POST /echo HTTP/1.1\r\nHost: shop.example\r\nContent-Length: {}0\r\n\r\n", u64::MAX), Some(400)),
         ("POST /echo HTTP/1.1\r\nHost: shop.example\r\nTransfer-Encoding: gzip, chunked\r\n\r\n0\r\n\r\n".to_owned(), Some(501)),
         ("GET /hello HTTP/1.1\r\nHost: shop.example:+80\r\n\r\n".to_owned(), Some(400)),
         ("GET /hello HTTP/1.1\r\nHost: shop.example,other\r\n\r\n".to_owned(), Some(400)),

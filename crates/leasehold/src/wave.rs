@@ -3,7 +3,9 @@
 use crate::error::Error;
 use leasehold_cell::{ExportedFunction, Type, Val as Value};
 use std::borrow::Cow;
-use wasm_wave::untyped::UntypedFuncCall;
+use std::collections::HashMap;
+use wasm_wave::ast::Node;
+use wasm_wave::untyped::{UntypedFuncCall, UntypedValue};
 use wasm_wave::wasm::{WasmType, WasmTypeKind, WasmValue, WasmValueError};
 
 /// A call as text: `name(1, "two", [three])`.
@@ -81,10 +83,21 @@ impl Call {
         };
         let types = function.parameters().iter();
         let types: Vec<Typed> = types.map(|(_, ty)| Typed(ty.clone())).collect();
-        let values = arguments.to_wasm_params::<Text>(&types).map_err(|error| {
+        let wrong = |error: &dyn std::fmt::Display| {
             Error::Text(format!("the arguments of {}: {error}", function.name()))
-        })?;
-        Ok(values.into_iter().map(|Text(value)| value).collect())
+        };
+        let values = arguments.to_wasm_params::<Text>(&types);
+        let values: Vec<Value> = values
+            .map_err(|error| wrong(&error))?
+            .into_iter()
+            .map(|Text(value)| value)
+            .collect();
+        let nodes = arguments
+            .params_node()
+            .and_then(|node| node.as_tuple().ok());
+        let given = nodes.into_iter().flatten().zip(&values);
+        finite(given, arguments.source()).map_err(|error| wrong(&error))?;
+        Ok(values)
     }
 }
 
@@ -104,9 +117,74 @@ fn parse(text: &str, arguments: &str) -> Result<UntypedFuncCall<'static>, Error>
 /// # Errors
 /// [`Error::Text`].
 pub fn value(text: &str, ty: &Type) -> Result<Value, Error> {
-    let parsed = wasm_wave::from_str::<Text>(&Typed(ty.clone()), text);
-    let parsed = parsed.map_err(|error| Error::Text(format!("{text:?}: {error}")))?;
-    Ok(parsed.0)
+    let wrong = |error: &dyn std::fmt::Display| Error::Text(format!("{text:?}: {error}"));
+    let parsed = UntypedValue::parse(text).map_err(|error| wrong(&error))?;
+    let value = parsed.to_wasm_value::<Text>(&Typed(ty.clone()));
+    let Text(value) = value.map_err(|error| wrong(&error))?;
+    finite([(parsed.node(), &value)], text).map_err(|error| wrong(&error))?;
+    Ok(value)
+}
+
+/// Refuses a number whose text is finite and too large for its type: the parser makes it infinite.
+fn finite<'a>(
+    given: impl IntoIterator<Item = (&'a Node, &'a Value)>,
+    text: &str,
+) -> Result<(), String> {
+    let infinite = given
+        .into_iter()
+        .find_map(|(node, value)| made_infinite(node, value, text));
+    infinite.map_or(Ok(()), |number| {
+        Err(format!(
+            "found {number}, which is beyond the numbers of its type; allowed: also inf and -inf"
+        ))
+    })
+}
+
+/// Returns the first number in the text of `node` that is finite, and infinite in `value`.
+fn made_infinite<'a>(node: &Node, value: &Value, text: &'a str) -> Option<&'a str> {
+    match value {
+        Value::Float32(number) if number.is_infinite() => finite_text(node, text),
+        Value::Float64(number) if number.is_infinite() => finite_text(node, text),
+        Value::List(values) => first_infinite(node.as_list().ok()?, values, text),
+        Value::Tuple(values) => first_infinite(node.as_tuple().ok()?, values, text),
+        Value::Record(fields) => {
+            // Of a name that is there twice, the last counts.
+            let given: HashMap<&str, &Node> = node.as_record(text).ok()?.collect();
+            fields
+                .iter()
+                .find_map(|(name, value)| made_infinite(given.get(name.as_str())?, value, text))
+        }
+        Value::Variant(_, Some(value)) => {
+            let (_, payload) = node.as_variant(text).ok()?;
+            made_infinite(payload?, value, text)
+        }
+        // `some` and `ok` need not be written.
+        Value::Option(Some(value)) => {
+            let payload = node.as_option().unwrap_or(Some(node));
+            made_infinite(payload?, value, text)
+        }
+        Value::Result(Ok(Some(value)) | Err(Some(value))) => {
+            let (Ok(payload) | Err(payload)) = node.as_result().unwrap_or(Ok(Some(node)));
+            made_infinite(payload?, value, text)
+        }
+        _ => None,
+    }
+}
+
+fn first_infinite<'a, 'n>(
+    nodes: impl Iterator<Item = &'n Node>,
+    values: &[Value],
+    text: &'a str,
+) -> Option<&'a str> {
+    nodes
+        .zip(values)
+        .find_map(|(node, value)| made_infinite(node, value, text))
+}
+
+/// Returns the text of a number that does not say that it is infinite.
+fn finite_text<'a>(node: &Node, text: &'a str) -> Option<&'a str> {
+    let number = text.get(node.span())?;
+    (!number.ends_with("inf")).then_some(number)
 }
 
 /// A value as text.

@@ -1,7 +1,7 @@
 //! The interface of a host: its inputs reach the tenant, and the tenant's outputs reach the caller.
 
 use leasehold::{
-    CallError, Command, Costs, Error, Exit, Host, Lease, Nanoseconds, Start, Value, wave,
+    CallError, Command, Costs, Error, Exit, Host, Lease, Nanoseconds, Start, Type, Value, wave,
 };
 use std::time::Duration;
 
@@ -191,4 +191,71 @@ fn text_becomes_values_and_values_become_the_same_text() {
         "[{a: 1, b: 2}]",
         "fields in any order"
     );
+}
+
+#[test]
+fn a_number_that_is_too_large_for_its_type_is_refused_wherever_it_is() {
+    let host = host();
+    let named = |ty: &str| format!("(type $t' {ty}) (export $t \"t\" (type $t'))");
+    let beyond = "found 3e400, which is beyond the numbers of its type";
+    for (ty, types, infinite, too_large) in [
+        ("f64", String::new(), "[inf, -inf, 1e308]", "[1.5, 3e400]"),
+        ("f32", String::new(), "[inf, -inf, 3e38]", "[inf, 3e400]"),
+        (
+            "(option f64)",
+            String::new(),
+            "[some(inf), none]",
+            "[3e400]",
+        ),
+        ("(option f64)", String::new(), "[inf]", "[some(3e400)]"),
+        (
+            "(result f64 (error f32))",
+            String::new(),
+            "[ok(inf), err(-inf)]",
+            "[err(3e400)]",
+        ),
+        ("(result f64)", String::new(), "[inf]", "[3e400]"),
+        (
+            "(tuple u8 f32)",
+            String::new(),
+            "[(1, inf)]",
+            "[(1, 3e400)]",
+        ),
+        (
+            "$t",
+            named(r#"(record (field "a" f64) (field "b" f64))"#),
+            "[{b: inf, a: 1}]",
+            "[{b: 3e400, a: inf}]",
+        ),
+        (
+            "$t",
+            named(r#"(variant (case "a") (case "b" f64))"#),
+            "[a, b(inf)]",
+            "[b(3e400)]",
+        ),
+        ("u8", String::new(), "[255]", "[256]"),
+    ] {
+        let plugin = identity(ty, &types);
+        let plugin = host
+            .compile_plugin(plugin.as_bytes(), &Lease::default())
+            .expect(ty);
+        let instance = host.plug_in(&plugin, Start::new()).expect("an instance");
+        let call = |text: &str| instance.begin_call_of_text(&format!("f({text})"));
+        let results = call(infinite).expect(ty).wait::<Vec<Value>>();
+        results.expect(ty);
+        let Err(Error::Text(said)) = call(too_large) else {
+            panic!("{ty}: {too_large} was taken");
+        };
+        assert!(ty == "u8" || said.contains(beyond), "{ty}: {said}");
+    }
+    let value = |text: &str| wave::value(text, &Type::Float32);
+    assert_eq!(
+        value("-inf").expect("a number"),
+        Value::Float32(f32::NEG_INFINITY)
+    );
+    // It is none too large for the other type.
+    for text in ["3e39", "-3e39"] {
+        assert!(matches!(value(text), Err(Error::Text(_))), "{text}");
+        wave::value(text, &Type::Float64).expect("a number");
+    }
 }

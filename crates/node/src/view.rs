@@ -604,9 +604,9 @@ pub struct Step {
     pub steps: u64,
     /// The longest that was not disturbed.
     pub longest_ns: u64,
-    /// How long a step may be.
+    /// How long a step may be as calibrated, with what the host may add.
     pub limit_ns: u64,
-    /// How many were longer.
+    /// How many were longer; of those after the row was raised, how many were longer than that, too.
     pub exceeded: u64,
     /// How many were perhaps longer only since the host took the processor.
     pub disturbed: u64,

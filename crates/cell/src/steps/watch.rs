@@ -737,6 +737,38 @@ mod tests {
     }
 
     #[test]
+    fn what_is_counted_as_too_long_was_longer_than_the_limit_that_is_reported() {
+        let raised = Arc::<RaisedSteps>::default();
+        let profile = Profile::free();
+        enter(&profile, raised.clone());
+        let used = || {
+            let used = uses().into_iter().find(|used| used.row == INSTANTIATE);
+            used.expect("steps")
+        };
+        let step = |time: Duration| {
+            resume(Position::START);
+            let began = Instant::now();
+            while began.elapsed() < time {}
+            suspend();
+        };
+        step(Duration::ZERO);
+        let limit_ns = used().limit_ns;
+        let least = Duration::from_nanos(CEILING_NS + profile.added_ns());
+        // Each a little longer, so that the row is raised beyond the first ones.
+        for nth in 2..100 {
+            step(nth * least);
+            let used = used();
+            assert_eq!(used.limit_ns, limit_ns, "{used:?}");
+            assert!(
+                used.exceeded == 0 || used.longest_ns > used.limit_ns,
+                "{used:?}"
+            );
+        }
+        assert!(raised.of(INSTANTIATE).is_some());
+        assert!(used().exceeded > 0);
+    }
+
+    #[test]
     fn a_raised_row_falls_when_a_trial_of_its_steps_kept_what_was_calibrated() {
         let raised = Arc::<RaisedSteps>::default();
         let profile = Profile::free();

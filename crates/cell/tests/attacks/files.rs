@@ -473,6 +473,34 @@ fn a_file_loses_its_last_name_only_if_closing_it_is_paid_for() {
     }
 }
 
+/// Exits with the errnos of advice for an offset of -4096, and for a length of -1: a byte each.
+const ADVICE: &str = r#"(module
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_advise" (func $advise (param i32 i64 i64 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 1)
+  (data (i32.const 0) "file")
+  (func (export "_start")
+    (drop (call $open (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 4) (i32.const 0)
+      (i64.const 130) (i64.const 0) (i32.const 0) (i32.const 64)))
+    (call $exit (i32.add
+      (call $advise (i32.load (i32.const 64)) (i64.const -4096) (i64.const 10) (i32.const 0))
+      (i32.shl (call $advise (i32.load (i32.const 64)) (i64.const 0) (i64.const -1) (i32.const 0))
+        (i32.const 8))))))"#;
+
+#[test]
+fn advice_for_a_part_that_no_file_has_is_an_errno() {
+    const INVAL: i32 = 28;
+    for directory in directories() {
+        std::fs::write(directory.path().join("file"), "text").expect("written");
+        let cell = cell();
+        let program = cell.compile(ADVICE.as_bytes()).expect("it compiles");
+        let (ended, _) = run(&cell, program, files(8), beneath(directory.path(), true));
+        assert_eq!(ended.exit, Exit::Code(INVAL | INVAL << 8), "{directory:?}");
+    }
+}
+
 /// The errnos of what is tried with the names of files that are closed, or that a descriptor has which did not
 /// write them; a byte each.
 const OVERLAPPING: &str = r#"(module

@@ -102,7 +102,7 @@ families! {
     STEPS_EXCEEDED Counter "leasehold_host_steps_exceeded" ["row"] "Host steps that were longer than their row allows";
     STEPS_DISTURBED Counter "leasehold_host_steps_disturbed" ["row"] "Host steps that were perhaps longer only since the host took the processor";
     STEP_LONGEST Gauge "leasehold_host_step_longest_seconds" ["row"] "The longest that was not disturbed";
-    STEP_LIMIT Gauge "leasehold_host_step_limit_seconds" ["row"] "How long a step of the row may be";
+    STEP_LIMIT Gauge "leasehold_host_step_limit_seconds" ["row"] "How long a step of the row may be, as calibrated";
 
     COST_SAMPLES Counter "leasehold_cost_samples" ["class"] "Ends that were compared with their charge, by class";
     COST_EXCEEDED Counter "leasehold_cost_exceeded" ["class"] "Those that took longer than was charged";
