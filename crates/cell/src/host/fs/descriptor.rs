@@ -358,7 +358,7 @@ impl Node {
 
     /// Announces how a part of the file will be used, which may read that part or drop it from memory.
     pub(crate) fn advise(self: &Arc<Self>, offset: u64, length: u64, advice: Advice) -> Try<()> {
-        // The kernel gives the same error for either.
+        // Neither is in a file. (The kernel ignores such an offset.)
         if i64::try_from(offset).is_err() || i64::try_from(length).is_err() {
             return Try::Done(Err(Errno::INVAL));
         }
