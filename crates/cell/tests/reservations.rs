@@ -334,14 +334,20 @@ fn host_calls_are_charged_to_the_tenant_that_makes_them() {
         reserved("budget=3ms,period=15ms"),
     );
     caller.wait_for("ready");
-    let before = supply(&other).used;
-    until("it has had 12 budgets", || {
-        supply(&caller).used >= 12 * 3 * MS
-    });
-    let of_caller = supply(&caller);
-    no_more_than_3_of_15_ms(&of_caller, began);
-    // What is not charged to the caller is left to the other one: most of what a busy host leaves the cell.
-    assert!(supply(&other).used - before > of_caller.used / 4);
+    // What is not charged to the caller is left to the other one, and that is most; unless the host is so busy
+    // that it takes most of both, which it does not do all the time.
+    until(
+        "the other one has most of the time that 12 budgets take",
+        || {
+            let before = (supply(&caller).used, supply(&other).used);
+            until("it has had 12 budgets", || {
+                supply(&caller).used >= before.0 + 12 * 3 * MS
+            });
+            let of_caller = supply(&caller);
+            no_more_than_3_of_15_ms(&of_caller, began);
+            supply(&other).used - before.1 > 2 * (of_caller.used - before.0)
+        },
+    );
 }
 
 #[test]

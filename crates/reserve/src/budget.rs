@@ -260,12 +260,11 @@ impl Budget {
         }
     }
 
-    /// Excludes `time`, in which the processor worked for no task, from the time for which the server has
-    /// waited with budget. Otherwise it would use the budgets of all periods that the time was long,
-    /// one after the other, at the expense of less urgent servers.
+    /// Excludes `time`, in which the processor worked for no task, from the wait of a
+    /// [sporadic](Sporadic::forgo) server. The others gain nothing by having waited.
     pub(crate) fn forgo(&mut self, queue: &mut ReplenishmentQueue, time: Nanos, now: Nanos) {
-        if let Budget::Sporadic(_) = self {
-            queue.delay_due(time, now);
+        if let Budget::Sporadic(sporadic) = self {
+            sporadic.forgo(queue, time, now);
         }
     }
 

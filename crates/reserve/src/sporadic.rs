@@ -13,14 +13,51 @@ pub(crate) struct Sporadic {
     /// overrun.
     used: Nanos,
     period: Nanos,
+    /// By how much its replenishments were put off for time that the processor worked for no task; at
+    /// most a period.
+    put_off: Nanos,
 }
+
+/// A replenishment that was put off comes earlier by this part of a period at the most: so much more than its
+/// budget may a server use in a period, until it has what it would have had.
+const CATCH_UP: Nanos = 16;
 
 impl Sporadic {
     pub(crate) const fn new(contract: &Contract) -> Self {
         Sporadic {
             used: 0,
             period: contract.period(),
+            put_off: 0,
         }
+    }
+
+    /// Excludes `time`, in which the processor worked for no task, from the time for which the server has
+    /// waited with budget. Otherwise it would use the budgets of all periods that the time was long, one after
+    /// the other, at the expense of less urgent servers. It is given back a little in each period, up to a
+    /// period in all: short stalls do not put a server off for good.
+    pub(crate) fn forgo(&mut self, queue: &mut ReplenishmentQueue, time: Nanos, now: Nanos) {
+        let head = queue.head().at;
+        queue.delay_due(time, now);
+        self.put_off = (self.put_off + (queue.head().at - head)).min(self.period);
+    }
+
+    /// Returns the time of the replenishment of the head: a period after its own, less what is given back.
+    #[inline]
+    fn replenished_at(&mut self, queue: &ReplenishmentQueue) -> Nanos {
+        let at = queue.head().at.saturating_add(self.period);
+        if self.put_off == 0 {
+            return at;
+        }
+        let earliest = queue.last().at.max(queue.head().at);
+        at - self.give_back((self.period / CATCH_UP).min(at - earliest))
+    }
+
+    /// Returns how much of what was put off is given back now, `most` at the most.
+    #[inline]
+    fn give_back(&mut self, most: Nanos) -> Nanos {
+        let back = self.put_off.min(most);
+        self.put_off -= back;
+        back
     }
 
     #[inline]
@@ -87,11 +124,14 @@ impl Sporadic {
         if self.used >= queue.total() {
             let rounds = self.used / queue.total();
             self.used -= rounds * queue.total();
-            queue.delay_all(rounds.saturating_mul(self.period), watch);
+            let by = rounds.saturating_mul(self.period);
+            let back = self.give_back(by / CATCH_UP);
+            queue.delay_all(by - back, watch);
         }
         while queue.head().amount <= self.used {
             self.used -= queue.head().amount;
-            queue.recycle_head(queue.head().at.saturating_add(self.period), watch);
+            let at = self.replenished_at(queue);
+            queue.recycle_head(at, watch);
         }
     }
 
@@ -107,7 +147,8 @@ impl Sporadic {
     ) {
         let head = queue.head();
         if self.used > 0 && head.at <= now {
-            queue.split_head(self.used, head.at.saturating_add(self.period), watch);
+            let at = self.replenished_at(queue);
+            queue.split_head(self.used, at, watch);
             self.used = 0;
         }
     }

@@ -343,6 +343,39 @@ fn budgets_of_a_long_pause_are_gone_and_less_urgent_servers_keep_theirs() {
 }
 
 #[test]
+fn jobs_that_need_the_whole_budget_are_on_time_again_after_short_pauses() {
+    for shielding in [Shielding::Eager, Shielding::Shielded] {
+        let mut machine = Machine::new(config(shielding));
+        let (_, task) = machine.server("a", contract(800, 1600, 1));
+        for job in 0..200 {
+            let begin = job * 1600;
+            machine.run_to(begin);
+            machine.wake(task);
+            machine.run_to(begin + 400);
+            // Two pauses, of a sixteenth of a period together, in every fourth job.
+            let paused = if job % 4 == 0 { 50 } else { 0 };
+            for _ in 0..2 {
+                machine.scheduler.pause(machine.now);
+                machine.now += paused;
+                machine.scheduler.resume(machine.now);
+            }
+            machine.schedule();
+            machine.run_to(begin + 800 + 2 * paused);
+            let used = machine
+                .scheduler
+                .supply(machine.scheduler.server_of(task).unwrap());
+            assert_eq!(
+                used.unwrap().used,
+                (job + 1) * 800,
+                "{shielding:?}: job {job}"
+            );
+            machine.scheduler.block(task, machine.now, None).unwrap();
+            machine.schedule();
+        }
+    }
+}
+
+#[test]
 fn a_pause_takes_nothing_of_a_non_preemptive_region() {
     let mut machine = Machine::new(config(Shielding::Shielded));
     let region = contract(50, 1000, 1).with_nonpreemptive(20).unwrap();
