@@ -26,7 +26,7 @@
 //! | lock identity: one lock from its initialisation to the end of its object | `sharing` (`Lock`); in the kernel `bpf/object.h` |
 //! | private, shared and incidentally shared locks | `sharing` |
 //! | static analysis: the object and the field that a lock is | `analyze`, `place`; the analyzer is the crate `leasehold-locksite` |
-//! | counts and rates, by object and subsystem | `report`; as a picture: `stacked_bars` |
+//! | counts and rates, by object and subsystem | `report`; as a picture: `stacked_bars`; its letters and colours: `style` |
 //! | platforms of workloads, and their comparison | [`platform`], `compare` |
 //! | a worker beside thrashers | `command/interfere` (of the program) |
 //! | the metric of isolation | `score` |
@@ -81,6 +81,7 @@ mod scatter;
 mod score;
 mod sharing;
 mod stacked_bars;
+mod style;
 mod together;
 mod trace;
 #[cfg(feature = "tracer")]

@@ -1,5 +1,6 @@
 //! Predicted against measured losses as SVG: a point for each direction of a pair.
 
+use crate::style::{FONT, GRID, INK};
 use plotters::chart::ChartBuilder;
 use plotters::coord::combinators::IntoLogRange;
 use plotters::drawing::IntoDrawingArea;
@@ -15,9 +16,6 @@ const LEAST: f64 = 0.1;
 const MOST: f64 = 1_000.0;
 /// How many pairs are named: those that are wrong by the largest factor.
 const NAMED: usize = 6;
-const FONT: &str = "sans-serif";
-const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
-const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
 const TUNED: RGBColor = RGBColor(0x00, 0x72, 0xb2);
 const HELD_OUT: RGBColor = RGBColor(0xd5, 0x5e, 0x00);
 

@@ -3,6 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::style::{FONT, GRID, INK};
 use plotters::chart::ChartBuilder;
 use plotters::coord::Shift;
 use plotters::drawing::{DrawingArea, IntoDrawingArea};
@@ -23,9 +24,6 @@ const MARGIN: u32 = 130;
 const GAP: f64 = 0.4;
 /// At least so wide, for the title.
 const NARROWEST: u32 = 560;
-const FONT: &str = "sans-serif";
-const INK: RGBColor = RGBColor(0x22, 0x26, 0x2b);
-const GRID: RGBColor = RGBColor(0xdd, 0xe1, 0xe6);
 /// Each directory of the kernel's source has a colour of its own, the same in every picture. Those that
 /// lead can be told apart without telling red from green (Okabe and Ito).
 const KNOWN: [(&str, RGBColor); 12] = [
