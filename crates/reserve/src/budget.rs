@@ -268,6 +268,27 @@ impl Budget {
         }
     }
 
+    /// Returns whether a [sporadic](Sporadic::forgo) server's replenishments were put off, and not given back.
+    #[inline]
+    pub(crate) const fn is_put_off(&self) -> bool {
+        match self {
+            Budget::Sporadic(sporadic) => sporadic.is_put_off(),
+            _ => false,
+        }
+    }
+
+    /// Gives back what was put off, at an instant at which no server has both a task and budget.
+    pub(crate) fn give_back(
+        &mut self,
+        queue: &mut ReplenishmentQueue,
+        now: Nanos,
+        watch: &mut Watch<'_>,
+    ) {
+        if let Budget::Sporadic(sporadic) = self {
+            sporadic.give_back(queue, now, watch);
+        }
+    }
+
     /// Returns the instant of depletion if the server runs from now on, with early replenishments,
     /// including those that become due during the interrupt of the depletion itself. That interrupt
     /// would find budget and switch to no server (SPR §III-B). The time used meanwhile is an

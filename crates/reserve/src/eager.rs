@@ -17,8 +17,10 @@ impl Scheduler {
             self.note_timer(previous);
             self.end_slice(previous);
         }
-        while let Some((at, timer)) = self.pop_timer() {
-            self.process_timer(at, timer, &mut decision);
+        self.process_timers(&mut decision);
+        if self.ready.first().is_none() {
+            decision.given_back = self.give_back();
+            self.process_timers(&mut decision);
         }
         let next = self.most_urgent();
         let next = self.begin_fresh_slice(next);
@@ -26,6 +28,12 @@ impl Scheduler {
         self.arm_eagerly(next, &mut decision);
         decision.touched = self.servers.touched();
         decision
+    }
+
+    fn process_timers(&mut self, decision: &mut Decision) {
+        while let Some((at, timer)) = self.pop_timer() {
+            self.process_timer(at, timer, decision);
+        }
     }
 
     fn pop_timer(&mut self) -> Option<(u64, Timer)> {

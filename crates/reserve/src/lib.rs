@@ -34,6 +34,7 @@
 //! | sporadic, deferrable, constant-bandwidth and background server | `sporadic`, `deferrable`, `bandwidth`, `background` |
 //! | budget, whatever the policy | `budget`; of one sporadic server alone: `account` |
 //! | overrun: what was used beyond the budget, and who owes it | `sporadic` (`charge`), `transitions` (`settle_budget`); read by `budget` |
+//! | what a stall of the host put off, and who pays for giving it back | `put_off`; `transitions` (`forgo`) |
 //! | replenishments: the queue, and its batches | `replenishment_queue`; early ones: `sporadic` (`depletion`) |
 //! | shielded scheduling: pruned and deferred timeouts | `shielded`, `transitions` (`set_blocked_timeout`), `dispatch` |
 //! | non-preemptive regions | `server` (`region_end`), used by `shielded` |
@@ -96,6 +97,7 @@ mod eager_timers;
 mod heaps;
 mod id;
 mod lists;
+mod put_off;
 mod random;
 mod ready;
 mod replenishment_queue;

@@ -10,6 +10,7 @@ use crate::contract::{Contract, INSTANT_MAX, Nanos, PERIOD_MAX};
 use crate::decision::Decision;
 use crate::eager_timers::Timers;
 use crate::id::{Index, NEVER, Refused, ServerId, TaskId};
+use crate::put_off::PutOff;
 use crate::ready::{Pending, Ready};
 use crate::replenishment_queue::{Replenishment, ReplenishmentQueue};
 use crate::server::{Server, Servers, State};
@@ -45,6 +46,7 @@ pub struct Scheduler {
     pub(crate) billing: Billing,
     /// The time for which the processor has worked for no task while a server was selected.
     pub(crate) spared: Nanos,
+    pub(crate) put_off: PutOff,
 }
 
 impl Scheduler {
@@ -71,6 +73,7 @@ impl Scheduler {
             current: None,
             running: None,
             spared: 0,
+            put_off: PutOff::new(servers),
             billing: Billing::new(),
         }
     }

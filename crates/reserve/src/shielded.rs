@@ -41,7 +41,8 @@ impl Scheduler {
         });
         self.arm(next, &mut decision);
         decision.touched = self.servers.touched();
-        debug_assert!(decision.timeouts <= 1 && decision.touched <= Some(2));
+        debug_assert!(decision.timeouts <= 1);
+        debug_assert!(decision.touched <= Some(2 + decision.given_back));
         decision
     }
 
@@ -107,6 +108,13 @@ impl Scheduler {
                 Some((current, server)) if server.urgency == urgency => Some(current),
                 _ => Some(index),
             };
+        }
+        decision.given_back = self.give_back();
+        if decision.given_back > 0
+            && let Some((_, index)) = self.pending.most_urgent_expired(now)
+        {
+            self.process_timeout(index, decision);
+            return Some(index);
         }
         if let Some(index) = self.background.first() {
             return Some(index);

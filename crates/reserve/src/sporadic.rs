@@ -13,14 +13,10 @@ pub(crate) struct Sporadic {
     /// overrun.
     used: Nanos,
     period: Nanos,
-    /// By how much its replenishments were put off for time that the processor worked for no task; at
-    /// most a period.
+    /// By how much its replenishments were put off for time that the processor worked for no task, and were
+    /// not given back; at most a period.
     put_off: Nanos,
 }
-
-/// A replenishment that was put off comes earlier by this part of a period at the most: so much more than its
-/// budget may a server use in a period, until it has what it would have had.
-const CATCH_UP: Nanos = 16;
 
 impl Sporadic {
     pub(crate) const fn new(contract: &Contract) -> Self {
@@ -33,31 +29,30 @@ impl Sporadic {
 
     /// Excludes `time`, in which the processor worked for no task, from the time for which the server has
     /// waited with budget. Otherwise it would use the budgets of all periods that the time was long, one after
-    /// the other, at the expense of less urgent servers. It is given back a little in each period, up to a
-    /// period in all: short stalls do not put a server off for good.
+    /// the other, at the expense of less urgent servers. Up to a period in all can be
+    /// [given back](Self::give_back): short stalls do not put a server off for good.
     pub(crate) fn forgo(&mut self, queue: &mut ReplenishmentQueue, time: Nanos, now: Nanos) {
         let head = queue.head().at;
         queue.delay_due(time, now);
         self.put_off = (self.put_off + (queue.head().at - head)).min(self.period);
     }
 
-    /// Returns the time of the replenishment of the head: a period after its own, less what is given back.
+    /// Returns whether replenishments were put off by more than was given back.
     #[inline]
-    fn replenished_at(&mut self, queue: &ReplenishmentQueue) -> Nanos {
-        let at = queue.head().at.saturating_add(self.period);
-        if self.put_off == 0 {
-            return at;
-        }
-        let earliest = queue.last().at.max(queue.head().at);
-        at - self.give_back((self.period / CATCH_UP).min(at - earliest))
+    pub(crate) const fn is_put_off(&self) -> bool {
+        self.put_off > 0
     }
 
-    /// Returns how much of what was put off is given back now, `most` at the most.
-    #[inline]
-    fn give_back(&mut self, most: Nanos) -> Nanos {
-        let back = self.put_off.min(most);
-        self.put_off -= back;
-        back
+    /// Makes the next replenishment earlier by what was put off, but not earlier than `now`: an instant at
+    /// which no server has both a task and budget. A server whose whole budget is there has nothing to get.
+    pub(crate) fn give_back(
+        &mut self,
+        queue: &mut ReplenishmentQueue,
+        now: Nanos,
+        watch: &mut Watch<'_>,
+    ) {
+        let back = queue.advance_pending(self.put_off, now, watch);
+        self.put_off -= back.unwrap_or(self.put_off);
     }
 
     #[inline]
@@ -124,13 +119,11 @@ impl Sporadic {
         if self.used >= queue.total() {
             let rounds = self.used / queue.total();
             self.used -= rounds * queue.total();
-            let by = rounds.saturating_mul(self.period);
-            let back = self.give_back(by / CATCH_UP);
-            queue.delay_all(by - back, watch);
+            queue.delay_all(rounds.saturating_mul(self.period), watch);
         }
         while queue.head().amount <= self.used {
             self.used -= queue.head().amount;
-            let at = self.replenished_at(queue);
+            let at = queue.head().at.saturating_add(self.period);
             queue.recycle_head(at, watch);
         }
     }
@@ -147,7 +140,7 @@ impl Sporadic {
     ) {
         let head = queue.head();
         if self.used > 0 && head.at <= now {
-            let at = self.replenished_at(queue);
+            let at = head.at.saturating_add(self.period);
             queue.split_head(self.used, at, watch);
             self.used = 0;
         }

@@ -161,7 +161,7 @@ impl Scheduler {
 
     /// Makes a server with ready tasks and no budget wait for its replenishment (SPR Alg. 1 lines
     /// 15 to 19).
-    fn deplete(&mut self, index: Index) {
+    pub(crate) fn deplete(&mut self, index: Index) {
         let server = self.servers.at_mut(index);
         let queue = &self.replenishments[index as usize];
         if server.state == State::Ready {
@@ -182,6 +182,9 @@ impl Scheduler {
         server
             .budget
             .suspend(queue, now, &mut watch(&mut self.timers, index));
+        if server.budget.is_put_off() {
+            self.put_off.add(index);
+        }
         self.set_blocked_timeout(index);
     }
 
@@ -250,6 +253,7 @@ impl Scheduler {
     pub(crate) fn withdraw(&mut self, index: Index) {
         self.set_timeout(index, NEVER);
         self.leave(index);
+        self.put_off.remove(index);
     }
 
     /// Puts a server back that was withdrawn and changed meanwhile.
@@ -282,6 +286,9 @@ impl Scheduler {
     /// Adds a server to the ready ones. It has had a task and budget since an instant, with `left`
     /// of it available then.
     fn enter(&mut self, index: Index, since: Nanos, left: Nanos) {
+        if self.servers.at(index).budget.is_put_off() {
+            self.put_off.remove(index);
+        }
         self.forgo(index);
         let server = self.servers.at_mut(index);
         server.becomes_ready(since, left);

@@ -56,6 +56,18 @@ struct World {
     latency: Nanos,
     /// The instants at which the first tenant was preempted.
     preempted: Vec<Nanos>,
+    stalls: Option<Stalls>,
+}
+
+/// The host stops the processor from time to time.
+#[derive(Debug, Clone, Copy)]
+struct Stalls {
+    /// For how long.
+    time: Nanos,
+    /// The least time from the beginning of one to that of the next.
+    gap: Nanos,
+    /// When the next one begins.
+    next: Nanos,
 }
 
 impl World {
@@ -92,7 +104,30 @@ impl World {
             order,
             latency: 0,
             preempted: Vec::new(),
+            stalls: None,
         }
+    }
+
+    /// The same with stalls of `time` every `gap` nanoseconds at the most.
+    fn with_stalls(mut self, time: Nanos, gap: Nanos) -> Self {
+        let next = self.random.below(gap);
+        self.stalls = Some(Stalls { time, gap, next });
+        self
+    }
+
+    /// Stops the processor if it is time to.
+    fn stall(&mut self) {
+        let Some(stalls) = &mut self.stalls else {
+            return;
+        };
+        if self.now < stalls.next {
+            return;
+        }
+        stalls.next = self.now + stalls.gap + self.random.below(4) * self.random.below(stalls.gap);
+        self.scheduler.pause(self.now);
+        self.now += stalls.time;
+        self.scheduler.resume(self.now);
+        self.last = self.scheduler.schedule(self.now);
     }
 
     /// The same with interrupts of `latency`, which are charged to the servers that they are for.
@@ -115,7 +150,10 @@ impl World {
                 self.now.saturating_add(self.tenants[i].left)
             });
             let timer = self.last.timer.map(|timer| timer + self.latency);
-            let to = limit.min(end).min(timer.unwrap_or(Nanos::MAX));
+            let stall = self
+                .stalls
+                .map_or(Nanos::MAX, |stalls| stalls.next.max(self.now));
+            let to = limit.min(end).min(timer.unwrap_or(Nanos::MAX)).min(stall);
             if let Some(index) = running {
                 self.tenants[index].left -= to - self.now;
             }
@@ -134,6 +172,7 @@ impl World {
                     .expect("it is there");
             }
             self.last = self.scheduler.schedule(to);
+            self.stall();
             if running == Some(0) && self.running() != Some(0) {
                 let state = self.scheduler.state(self.tenants[0].server);
                 if state.expect("it is there") == State::Ready {
@@ -325,6 +364,54 @@ fn sets_with_a_region() -> impl Strategy<Value = Vec<(Contract, Behaviour)>> {
         set[0] = (contract, Behaviour::Busy);
         set
     })
+}
+
+/// Sporadic tenants that are admitted beside stalls of the host, which are the second of the set: a server that is
+/// more urgent than all others and uses its budget at once.
+fn sets_with_stalls() -> impl Strategy<Value = Vec<(Contract, Behaviour)>> {
+    let sets = proptest::collection::vec((contracts(), behaviours()), 2..6);
+    let stalls = (1..60_u64, 1..400_u64).prop_map(|(time, more)| {
+        let contract = Contract::new(time, time + more).expect("a contract");
+        (contract.with_priority(Priority(9)), Behaviour::Busy)
+    });
+    let with_stalls = (sets, stalls).prop_map(|(mut set, stalls)| {
+        for (contract, _) in &mut set {
+            *contract = contract.with_policy(Policy::Sporadic);
+        }
+        set.insert(1, stalls);
+        set
+    });
+    with_stalls.prop_filter("the first does not fit", |set| {
+        response(set, Order::FixedPriority).is_some()
+    })
+}
+
+proptest! {
+    #![proptest_config(config(100_000))]
+
+    /// What a stall put off is given back at the expense of no reservation.
+    #[test]
+    fn stalls_of_the_host_delay_a_tenant_as_an_urgent_server_would(
+        set in sets_with_stalls(),
+        seed in any::<u64>(),
+        start in 0..2_000_u64,
+    ) {
+        let order = Order::FixedPriority;
+        let response = response(&set, order).expect("admitted");
+        let mut set = set;
+        let (stalls, _) = set.remove(1);
+        let budget = set[0].0.budget();
+        // Nothing of its budget is used before.
+        set[0].1 = Behaviour::Bursts { run: 1, sleep: 1 };
+        let mut world = World::new(order, &set, seed);
+        let task = world.tenants[0].task;
+        world.scheduler.block(task, 0, None).expect("it is there");
+        world.last = world.scheduler.schedule(0);
+        let mut world = world.with_stalls(stalls.budget(), stalls.period());
+        world.run(start, None);
+        let took = world.kill(0, budget, response);
+        prop_assert!(took.is_some(), "more than {response}");
+    }
 }
 
 /// The same without any region, where all others track one replenishment and are sporadic.

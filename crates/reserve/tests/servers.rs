@@ -344,16 +344,21 @@ fn budgets_of_a_long_pause_are_gone_and_less_urgent_servers_keep_theirs() {
 
 #[test]
 fn jobs_that_need_the_whole_budget_are_on_time_again_after_short_pauses() {
-    for shielding in [Shielding::Eager, Shielding::Shielded] {
+    let cases = [Shielding::Eager, Shielding::Shielded]
+        .into_iter()
+        .flat_map(|shielding| [(shielding, false), (shielding, true)]);
+    for (shielding, sleeps) in cases {
         let mut machine = Machine::new(config(shielding));
-        let (_, task) = machine.server("a", contract(800, 1600, 1));
+        let (server, task) = machine.server("a", contract(800, 1600, 1));
+        let (_, below) = machine.server("b", contract(200, 1600, 0));
+        machine.wake(task);
         for job in 0..200 {
             let begin = job * 1600;
             machine.run_to(begin);
-            machine.wake(task);
+            machine.wake(below);
             machine.run_to(begin + 400);
-            // Two pauses, of a sixteenth of a period together, in every fourth job.
-            let paused = if job % 4 == 0 { 50 } else { 0 };
+            // Two pauses in every fourth job.
+            let paused = if job % 4 == 0 { 150 } else { 0 };
             for _ in 0..2 {
                 machine.scheduler.pause(machine.now);
                 machine.now += paused;
@@ -361,16 +366,17 @@ fn jobs_that_need_the_whole_budget_are_on_time_again_after_short_pauses() {
             }
             machine.schedule();
             machine.run_to(begin + 800 + 2 * paused);
-            let used = machine
-                .scheduler
-                .supply(machine.scheduler.server_of(task).unwrap());
-            assert_eq!(
-                used.unwrap().used,
-                (job + 1) * 800,
-                "{shielding:?}: job {job}"
-            );
-            machine.scheduler.block(task, machine.now, None).unwrap();
+            let used = machine.scheduler.supply(server).unwrap().used;
+            assert_eq!(used, (job + 1) * 800, "{shielding:?}: job {job}");
+            let next = begin + 1600;
+            let until = sleeps.then_some(next);
+            machine.scheduler.block(task, machine.now, until).unwrap();
             machine.schedule();
+            machine.run_to(machine.now + 200);
+            machine.scheduler.block(below, machine.now, None).unwrap();
+            machine.schedule();
+            machine.run_to(next);
+            machine.wake(task);
         }
     }
 }
