@@ -19,10 +19,8 @@ pub struct Decision {
     /// were processed, each as often as it was.
     pub processed: u32,
     /// Reservations whose records were accessed at all: counted at each access, with the feature
-    /// `touched` only, which costs time. At most two when shielded, and those of `given_back`.
+    /// `touched` only, which costs time. At most two when shielded.
     pub touched: Option<u32>,
-    /// Reservations to which the time of a stall was given back, while none had both a task and budget.
-    pub given_back: u32,
     /// Entries of replenishment queues that were processed.
     pub replenishments: u32,
     /// Expired timeouts that were processed; at most one when shielded.

@@ -18,8 +18,7 @@ impl Scheduler {
             self.end_slice(previous);
         }
         self.process_timers(&mut decision);
-        if self.ready.first().is_none() {
-            decision.given_back = self.give_back();
+        if self.ready.first().is_none() && self.give_back() {
             self.process_timers(&mut decision);
         }
         let next = self.most_urgent();

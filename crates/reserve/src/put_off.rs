@@ -21,9 +21,6 @@ use crate::transitions::watch;
 
 const ONLY: Index = 0;
 
-/// To how many servers time is given back by one decision: the rest waits for the next.
-const AT_ONCE: u32 = 8;
-
 /// The servers that have slept since they were put off.
 #[derive(Debug)]
 pub(crate) struct PutOff(Lists);
@@ -45,18 +42,17 @@ impl PutOff {
 }
 
 impl Scheduler {
-    /// Gives servers back what they were put off by, at an instant at which no reservation has both a task and
-    /// budget. Returns to how many; some may be due now.
+    /// Gives a server back what it was put off by, at an instant at which no reservation has both a task and
+    /// budget. Returns whether there was one: it may be due now.
+    ///
+    /// One for each decision: the server that stopped and this one are all that it touches.
     #[inline]
-    pub(crate) fn give_back(&mut self) -> u32 {
-        let mut servers = 0;
-        while servers < AT_ONCE
-            && let Some(index) = self.put_off.0.pop_front(ONLY)
-        {
+    pub(crate) fn give_back(&mut self) -> bool {
+        let first = self.put_off.0.pop_front(ONLY);
+        if let Some(index) = first {
             self.give_back_to(index);
-            servers += 1;
         }
-        servers
+        first.is_some()
     }
 
     #[cold]

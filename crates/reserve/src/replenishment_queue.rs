@@ -259,22 +259,17 @@ impl ReplenishmentQueue {
         }
     }
 
-    /// Moves the first entry that is not due to an earlier time, by `most` or to `now`; returns by how much.
-    /// `None`: all are due. O(S).
+    /// Moves the entries that are not due to earlier times, but not before `now`. O(S).
     #[cold]
-    pub(crate) fn advance_pending(
-        &mut self,
-        most: Nanos,
-        now: Nanos,
-        watch: &mut Watch<'_>,
-    ) -> Option<Nanos> {
-        let pending = (0..self.len).find(|&i| self.entry(i).at > now)?;
-        let slot = self.slot(pending);
-        let at = &mut self.slots[slot].at;
-        let back = most.min(*at - now);
-        *at -= back;
-        watch.pending(slot as u32, *at);
-        Some(back)
+    pub(crate) fn advance_pending(&mut self, by: Nanos, now: Nanos, watch: &mut Watch<'_>) {
+        for i in 0..self.len {
+            let slot = self.slot(i);
+            let at = &mut self.slots[slot].at;
+            if *at > now {
+                *at = at.saturating_sub(by).max(now);
+                watch.pending(slot as u32, *at);
+            }
+        }
     }
 
     /// Moves all entries to later times.

@@ -41,8 +41,7 @@ impl Scheduler {
         });
         self.arm(next, &mut decision);
         decision.touched = self.servers.touched();
-        debug_assert!(decision.timeouts <= 1);
-        debug_assert!(decision.touched <= Some(2 + decision.given_back));
+        debug_assert!(decision.timeouts <= 1 && decision.touched <= Some(2));
         decision
     }
 
@@ -109,8 +108,7 @@ impl Scheduler {
                 _ => Some(index),
             };
         }
-        decision.given_back = self.give_back();
-        if decision.given_back > 0
+        if self.give_back()
             && let Some((_, index)) = self.pending.most_urgent_expired(now)
         {
             self.process_timeout(index, decision);

@@ -43,16 +43,15 @@ impl Sporadic {
         self.put_off > 0
     }
 
-    /// Makes the next replenishment earlier by what was put off, but not earlier than `now`: an instant at
-    /// which no server has both a task and budget. A server whose whole budget is there has nothing to get.
+    /// Makes the replenishments that are not due earlier by what was put off, but not earlier than `now`: an
+    /// instant at which no server has both a task and budget.
     pub(crate) fn give_back(
         &mut self,
         queue: &mut ReplenishmentQueue,
         now: Nanos,
         watch: &mut Watch<'_>,
     ) {
-        let back = queue.advance_pending(self.put_off, now, watch);
-        self.put_off -= back.unwrap_or(self.put_off);
+        queue.advance_pending(core::mem::take(&mut self.put_off), now, watch);
     }
 
     #[inline]

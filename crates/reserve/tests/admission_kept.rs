@@ -8,7 +8,8 @@ use leasehold_reserve::{
     State, TaskId,
 };
 use proptest::prelude::{
-    Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
+    Just, ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, prop_assume, prop_oneof,
+    proptest,
 };
 
 /// How a tenant behaves.
@@ -411,6 +412,77 @@ proptest! {
         world.run(start, None);
         let took = world.kill(0, budget, response);
         prop_assert!(took.is_some(), "more than {response}");
+    }
+}
+
+proptest! {
+    #![proptest_config(config(20_000))]
+
+    /// A stall is over at the first instant after it at which no reservation has both a task and budget.
+    #[test]
+    fn a_stall_that_is_over_delays_nobody(
+        set in sets(),
+        seed in any::<u64>(),
+        (stall, gap) in (1..100_u64, 1..400_u64),
+        stalls in 1..2_000_u64,
+        start in 0..200_u64,
+    ) {
+        let order = Order::FixedPriority;
+        let response = response(&set, order).expect("admitted");
+        let mut set = set;
+        for (contract, _) in &mut set {
+            *contract = contract.with_policy(Policy::Sporadic);
+        }
+        let budget = set[0].0.budget();
+        set[0].1 = Behaviour::Bursts { run: 1, sleep: 1 };
+        let mut world = World::new(order, &set, seed);
+        let task = world.tenants[0].task;
+        world.scheduler.block(task, 0, None).expect("it is there");
+        world.last = world.scheduler.schedule(0);
+        let mut world = world.with_stalls(stall, gap);
+        world.run(stalls, None);
+        world.stalls = None;
+        for _ in 0..10_000 {
+            if world.running().is_none() {
+                break;
+            }
+            world.run(world.now + 1, None);
+        }
+        prop_assume!(world.running().is_none());
+        world.run(world.now + start, None);
+        let took = world.kill(0, budget, response);
+        prop_assert!(took.is_some(), "more than {response}");
+    }
+}
+
+/// A tenant of 800 in every 1,600 that always runs was stopped once; one of 1,600 in 3,200 below it then has exactly
+/// the time that admission gives it.
+#[test]
+fn a_tenant_that_was_stopped_once_leaves_those_below_their_time() {
+    let contract = |budget, period, priority| {
+        let contract = Contract::new(budget, period).expect("a contract");
+        contract.with_priority(Priority(priority))
+    };
+    let sleeps = Behaviour::Bursts { run: 1, sleep: 1 };
+    let low = contract(1_600, 3_200, 1);
+    let set = [(low, sleeps), (contract(800, 1_600, 2), Behaviour::Busy)];
+    let response = response(&set, Order::FixedPriority).expect("admitted");
+    assert_eq!(response, 3_200);
+    for wakes in 0..8_000 {
+        let mut world = World::new(Order::FixedPriority, &set, 1);
+        let task = world.tenants[0].task;
+        world.scheduler.block(task, 0, None).expect("it is there");
+        world.last = world.scheduler.schedule(0);
+        world.run(400, None);
+        world.stalls = Some(Stalls {
+            time: 1_500,
+            gap: 1 << 40,
+            next: 400,
+        });
+        world.stall();
+        world.run(4_000 + wakes, None);
+        let took = world.kill(0, low.budget(), response);
+        assert!(took.is_some(), "woken at {}", 4_000 + wakes);
     }
 }
 
