@@ -19,6 +19,7 @@
 
 mod component;
 mod generate;
+mod known;
 mod offer;
 mod plan;
 mod play;
@@ -29,10 +30,11 @@ mod search;
 mod shrink;
 pub mod steps;
 
+pub use known::{KNOWN, Known};
 pub use offer::{Flat, Meaning, Offer, Offers};
 pub use plan::{Argument, Block, Call, Ending, Form, Place, Plan, Realloc, Step, Terms};
 pub use play::{Player, Verdict};
 pub use render::render;
-pub use scene::{Bench, play};
+pub use scene::{Bench, play, play_known};
 pub use score::{Measure, Observation};
 pub use search::{Find, Found, Progress, Search};

@@ -1,5 +1,6 @@
 //! Attacks in processes of their own.
 
+use crate::known::Known;
 use crate::plan::Plan;
 use crate::score::Observation;
 use anyhow::{Context, Result};
@@ -33,14 +34,27 @@ impl Player {
     /// # Errors
     /// When the process cannot be started. One that crashes or hangs is an observation.
     pub fn play(&self, plan: &Plan) -> Verdict {
+        self.run(&[], &serde_json::to_string(plan)?)
+    }
+
+    /// Plays an attack that is known, likewise.
+    ///
+    /// # Errors
+    /// As those of [`play`](Self::play).
+    pub fn play_known(&self, known: &Known) -> Verdict {
+        self.run(&["--known", known.name], "")
+    }
+
+    /// Runs the process with more arguments and this input.
+    fn run(&self, more: &[&str], text: &str) -> Verdict {
         let mut child = Command::new(&self.program)
             .args(&self.arguments)
+            .args(more)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
             .spawn()
             .with_context(|| format!("starting {}", self.program.display()))?;
-        let text = serde_json::to_string(plan)?;
         if let Some(mut input) = child.stdin.take() {
             // A process that has ended already says so by its status.
             let _ = input.write_all(text.as_bytes());

@@ -1,13 +1,15 @@
 //! One attack, in a cell of its own beside a victim and a neighbour.
 
+use crate::known::Known;
 use crate::offer::Offers;
 use crate::plan::{Ending, Plan, Terms};
 use crate::render::render;
 use crate::score::Observation;
 use anyhow::{Context, Result};
+use leasehold_cell::memory::{HeldMemory, Swap};
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{
-    Cell, CellConfig, Destination, Directory, Lease, Output, StartRequest, Surroundings,
+    Cell, CellConfig, Destination, Directory, Ended, Lease, Output, StartRequest, Surroundings,
     TenantHandle,
 };
 use leasehold_lease::{ByteSize, Cpu, Nanoseconds};
@@ -42,14 +44,72 @@ pub struct Bench {
     pub cpu: Option<usize>,
 }
 
+/// The tenants that attack: all of one program, under a lease of each.
+#[derive(Debug)]
+pub(crate) struct Attackers {
+    pub(crate) program: Vec<u8>,
+    pub(crate) lease: Lease,
+    pub(crate) tenants: usize,
+    /// After which time they are killed, if they have not ended.
+    pub(crate) lives: Duration,
+    /// If they page.
+    pub(crate) held: Option<HeldForPaging>,
+}
+
+/// The memory that a cell holds for attackers that page.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HeldForPaging {
+    pub(crate) bytes: u64,
+    /// Bytes of the swap file.
+    pub(crate) swap: u64,
+}
+
+impl Attackers {
+    /// The attacker of a plan.
+    fn planned(plan: &Plan) -> Result<Self> {
+        let (_, program) = render(plan, &Offers::all()?)?;
+        let lives = match plan.ending {
+            Ending::Kill(us) => Duration::from_micros(us.into()),
+            Ending::Return | Ending::Trap | Ending::Overflow => MOST,
+        };
+        Ok(Self {
+            program,
+            lease: terms(&plan.terms)?,
+            tenants: 1,
+            lives,
+            held: None,
+        })
+    }
+
+    /// Linear memory of their leases, and for kernel objects and regions as much as for the host's memory
+    /// again, bytes.
+    fn lease_bytes(&self) -> u64 {
+        let memory = self.lease.memory;
+        let linear = memory.paging.map_or(memory.reserve, |paging| paging.limit);
+        let host = memory.host.map_or(HOST_BYTES, |host| host.get());
+        self.tenants as u64 * (linear.get() + 2 * host)
+    }
+}
+
 /// Plays an attack and returns the observation. Takes about half a second, and never more than some
 /// seconds, unless the cell hangs or ends the process.
 ///
 /// # Errors
 /// When the host refuses a cell, or the plan is no program.
 pub fn play(plan: &Plan, bench: &Bench) -> Result<Observation> {
-    let offers = Offers::all()?;
-    let (_, program) = render(plan, &offers)?;
+    play_in(bench, |_| Attackers::planned(plan))
+}
+
+/// Plays an attack that is known, likewise.
+///
+/// # Errors
+/// When the host refuses a cell.
+pub fn play_known(known: &Known, bench: &Bench) -> Result<Observation> {
+    play_in(bench, |directory| known.attackers(directory))
+}
+
+/// Plays the attackers that are made for a directory.
+fn play_in(bench: &Bench, make: impl FnOnce(&Path) -> Result<Attackers>) -> Result<Observation> {
     let directory = tempfile::tempdir()?;
     let (theirs, others) = (
         directory.path().join("attacker"),
@@ -57,16 +117,25 @@ pub fn play(plan: &Plan, bench: &Bench) -> Result<Observation> {
     );
     std::fs::create_dir(&theirs)?;
     std::fs::create_dir(&others)?;
+    let attackers = make(&theirs)?;
 
     let mut config = CellConfig::new(bench.profile.clone());
     config.cpu = bench.cpu;
     config.realtime = true;
+    config.memory = attackers.held.map(|held| HeldMemory {
+        bytes: held.bytes,
+        for_all: false,
+        swap: Some(Swap {
+            path: directory.path().join("swap"),
+            bytes: held.swap,
+        }),
+    });
     let cell = Cell::start(config)?;
     let lateness = Log::default();
     let refusals = Log::default();
     let victim = cell.compile(include_bytes!("victim.wat"))?;
     let neighbour = cell.compile(include_bytes!("neighbour.wat"))?;
-    let attacker = cell.compile(&program);
+    let attacker = cell.compile_for(&attackers.program, &attackers.lease);
 
     let cpu = |text: &str| text.parse::<Cpu>().map_err(anyhow::Error::from);
     let mut lease = Lease {
@@ -89,8 +158,7 @@ pub fn play(plan: &Plan, bench: &Bench) -> Result<Observation> {
     thread::sleep(QUIET);
 
     let mut observation = Observation {
-        // As much as for the host's memory again for kernel objects and regions.
-        lease_bytes: (u64::from(plan.terms.memory_mib) << 20) + 2 * HOST_BYTES,
+        lease_bytes: attackers.lease_bytes(),
         ..Observation::default()
     };
     let quiet = lateness.take_words();
@@ -101,14 +169,14 @@ pub fn play(plan: &Plan, bench: &Bench) -> Result<Observation> {
         Ok(program) => {
             let request = StartRequest {
                 program,
-                lease: terms(&plan.terms)?,
+                lease: attackers.lease,
                 surroundings: Surroundings {
                     args: vec!["attack".into()],
                     dirs: vec![writable(&theirs)],
                     ..Surroundings::default()
                 },
             };
-            attack(&cell, request, plan.ending, &mut observation)?;
+            attack(&cell, &request, &attackers, &mut observation)?;
         }
     }
     thread::sleep(AFTER);
@@ -121,49 +189,65 @@ pub fn play(plan: &Plan, bench: &Bench) -> Result<Observation> {
     Ok(observation)
 }
 
-/// Runs the attacker and ends it.
+/// Runs the attackers and ends them.
 fn attack(
     cell: &Cell,
-    request: StartRequest,
-    ending: Ending,
+    request: &StartRequest,
+    attackers: &Attackers,
     observation: &mut Observation,
 ) -> Result<()> {
     let descriptors = open_descriptors()?;
     let resident = Resident::watch()?;
     let began = Instant::now();
-    let handle = match cell.start_tenant(request) {
-        Ok(handle) => handle,
-        Err(error) => {
-            observation.refused = Some(error.to_string());
-            return Ok(());
-        }
-    };
-    let lives = match ending {
-        Ending::Kill(us) => Duration::from_micros(us.into()),
-        Ending::Return | Ending::Trap | Ending::Overflow => MOST,
-    };
-    let by_itself = handle.wait_for(lives.saturating_sub(began.elapsed()))?;
-    let requested = Instant::now();
-    let ended = match by_itself {
-        Some(ended) => Some(ended),
-        None => {
-            handle.kill();
-            handle.wait_for(END)?
-        }
-    };
-    observation.end_wall_ns = requested.elapsed().as_nanos() as u64;
-    observation.grown_bytes = resident.most();
-    match ended {
-        None => observation.broken = Some(format!("did not end a tenant in {END:?}")),
-        Some(ended) => {
-            observation.exit = shortened(&format!("{:?}", ended.exit));
-            observation.charged_ns = ended.reclaimed.predicted_ns;
-            observation.took_ns = ended.reclaimed.returned.cpu_ns;
+    let mut handles = Vec::new();
+    for _ in 0..attackers.tenants {
+        match cell.start_tenant(request.clone()) {
+            Ok(handle) => handles.push(handle),
+            Err(error) => {
+                observation.refused = Some(error.to_string());
+                break;
+            }
         }
     }
-    thread::sleep(AFTER);
-    observation.descriptors_left = open_descriptors()?.saturating_sub(descriptors);
+    let mut living = Vec::new();
+    for handle in &handles {
+        match handle.wait_for(attackers.lives.saturating_sub(began.elapsed()))? {
+            Some(ended) => observation.add_end(&ended),
+            None => living.push(handle),
+        }
+    }
+    let requested = Instant::now();
+    living.iter().for_each(|handle| handle.kill());
+    for handle in living {
+        let ended = handle.wait_for(END.saturating_sub(requested.elapsed()))?;
+        match ended {
+            None => observation.broken = Some(format!("did not end a tenant in {END:?}")),
+            Some(ended) => observation.add_end(&ended),
+        }
+    }
+    observation.end_wall_ns = requested.elapsed().as_nanos() as u64;
+    observation.grown_bytes = resident.most();
+    if !handles.is_empty() {
+        thread::sleep(AFTER);
+        observation.descriptors_left = open_descriptors()?.saturating_sub(descriptors);
+    }
     Ok(())
+}
+
+impl Observation {
+    /// Keeps the end that took the largest part of its charge.
+    fn add_end(&mut self, ended: &Ended) {
+        let (charged, took) = (
+            ended.reclaimed.predicted_ns,
+            ended.reclaimed.returned.cpu_ns,
+        );
+        let is_worse = u128::from(took) * u128::from(self.charged_ns)
+            >= u128::from(self.took_ns) * u128::from(charged);
+        if self.charged_ns == 0 || is_worse {
+            self.exit = shortened(&format!("{:?}", ended.exit));
+            (self.charged_ns, self.took_ns) = (charged, took);
+        }
+    }
 }
 
 fn shortened(text: &str) -> String {

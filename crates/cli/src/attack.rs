@@ -6,7 +6,8 @@ use crate::output::{say, tell};
 use anyhow::Context as _;
 use comfy_table::{Cell, CellAlignment, Table, presets};
 use leasehold_attack::{
-    Bench, Find, Found, Measure, Offers, Plan, Player, Progress, Search, render,
+    Bench, Find, Found, KNOWN, Known, Measure, Observation, Offers, Plan, Player, Progress, Search,
+    render,
 };
 use leasehold_lease::Nanoseconds;
 use serde_json::{Value, json};
@@ -21,6 +22,7 @@ Examples:
   leasehold attack
   leasehold attack --for 3600s --seed 7
   leasehold attack --replay target/attack/victim.json
+  leasehold attack --known
 
 It plays random programs in a cell, beside a victim and a neighbour, and compares what it measures
 with what was promised.
@@ -49,6 +51,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "FILE", conflicts_with = "seed")]
     replay: Option<PathBuf>,
 
+    /// Play the attacks that are known, or those of these names.
+    #[arg(long, value_name = "NAME", num_args = 0.., conflicts_with_all = ["seed", "replay"])]
+    known: Option<Vec<String>>,
+
     /// Print JSON instead of text.
     #[arg(long)]
     json: bool,
@@ -64,13 +70,19 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
             profile: profile_or_calibrate(profile)?.0,
             cpu: arguments.cpu,
         };
-        return play(&bench);
+        return match arguments.known.as_deref() {
+            None => play(&bench),
+            Some(names) => play_known(names, &bench),
+        };
     }
     // Measured once, and not by each of the processes.
     profile_or_calibrate(profile)?;
     let player = player(arguments, profile)?;
     if let Some(file) = &arguments.replay {
         return replay(&player, file, arguments.json);
+    }
+    if let Some(names) = &arguments.known {
+        return known(&player, names, arguments.json);
     }
     let seed = arguments.seed.unwrap_or_else(drawn_seed);
     let search = Search {
@@ -106,6 +118,77 @@ fn play(bench: &Bench) -> Result<ExitCode, Failure> {
         serde_json::to_string(&observation).context("an observation")?
     );
     Ok(ExitCode::SUCCESS)
+}
+
+fn play_known(names: &[String], bench: &Bench) -> Result<ExitCode, Failure> {
+    for known in chosen(names)? {
+        let observation = leasehold_attack::play_known(&known, bench)?;
+        let text = serde_json::to_string(&observation).context("an observation")?;
+        tell!("{text}");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The attacks of these names; all, if there are none.
+fn chosen(names: &[String]) -> Result<Vec<Known>, Failure> {
+    let named = |name: &String| {
+        Known::named(name).ok_or_else(|| {
+            let names: Vec<_> = KNOWN.iter().map(|known| known.name).collect();
+            let all = names.join(", ");
+            Failure::Missing(format!("no attack is known as {name:?}, but {all}"))
+        })
+    };
+    match names {
+        [] => Ok(KNOWN.to_vec()),
+        names => names.iter().map(named).collect(),
+    }
+}
+
+/// Plays attacks that are known, and prints a row for each.
+fn known(player: &Player, names: &[String], json: bool) -> Result<ExitCode, Failure> {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING);
+    table.set_header([
+        "attack",
+        "tenants end",
+        "victim late",
+        "before",
+        "nearest",
+        "of its promise",
+        "what it does",
+    ]);
+    let (mut rows, mut broken) = (Vec::new(), Vec::new());
+    for known in chosen(names)? {
+        let observation = player.play_known(&known)?;
+        let measures = observation.measures();
+        if json {
+            let nearest = measures.first().map(as_measure);
+            rows.push(json!({"attack": known.name, "does": known.does, "observation": observation, "nearest": nearest}));
+        } else {
+            table.add_row(known_row(&known, &observation, measures.first()));
+        }
+        broken.extend(measures.into_iter().filter(|measure| measure.ratio > 1.0));
+    }
+    match json {
+        true => tell!("{}", Value::from(rows)),
+        false => tell!("{table}"),
+    }
+    Ok(exit(broken.iter()))
+}
+
+fn known_row(known: &Known, seen: &Observation, nearest: Option<&Measure>) -> Vec<Cell> {
+    let outcome = seen.refused.as_deref().unwrap_or(&seen.exit);
+    let right = |text: String| Cell::new(text).set_alignment(CellAlignment::Right);
+    let ms = |ns: u64| right(format!("{:.2} ms", ns as f64 / 1e6));
+    vec![
+        Cell::new(known.name),
+        Cell::new(outcome.chars().take(24).collect::<String>()),
+        ms(seen.victim_latest_ns),
+        ms(seen.quiet_latest_ns),
+        Cell::new(nearest.map_or("", |measure| measure.name)),
+        right(nearest.map_or(String::new(), |measure| format!("{:.2}", measure.ratio))),
+        Cell::new(known.does),
+    ]
 }
 
 fn replay(player: &Player, file: &Path, json: bool) -> Result<ExitCode, Failure> {
@@ -249,17 +332,20 @@ fn print(found: &Found, seed: u64, out: &Path) {
 }
 
 fn as_json(found: &Found, seed: u64) -> Value {
-    let measure = |measure: &Measure| json!({"name": measure.name, "ratio": measure.ratio, "text": measure.text});
     json!({
         "seed": seed,
         "played": found.played,
         "refused": found.refused,
         "finds": found.finds.iter().map(|find| json!({
-            "measure": measure(&find.measure),
+            "measure": as_measure(&find.measure),
             "times": find.times.0,
             "of": find.times.1,
             "plan": find.plan,
         })).collect::<Vec<_>>(),
-        "nearest": found.nearest.iter().map(|(_, it)| measure(it)).collect::<Vec<_>>(),
+        "nearest": found.nearest.iter().map(|(_, it)| as_measure(it)).collect::<Vec<_>>(),
     })
+}
+
+fn as_measure(measure: &Measure) -> Value {
+    json!({"name": measure.name, "ratio": measure.ratio, "text": measure.text})
 }

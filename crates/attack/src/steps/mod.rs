@@ -7,7 +7,7 @@
 //! programs, and over some that hold as much as a tenant can.
 
 mod called;
-mod recipe;
+pub(crate) mod recipe;
 mod served;
 
 use crate::component::wrap;

@@ -25,7 +25,11 @@ pub(super) fn plans(form: Form, offers: &Offers) -> Result<Vec<Plan>> {
         .collect()
 }
 
-fn plan(form: Form, line: &str, known: &[Offer]) -> Result<Plan> {
+/// The plan of one recipe.
+///
+/// # Errors
+/// As those of [`plans`].
+pub(crate) fn plan(form: Form, line: &str, known: &[Offer]) -> Result<Plan> {
     let parts: Vec<&str> = line.split('|').map(str::trim).collect();
     let [times, before, repeated] = parts[..] else {
         return Err(anyhow!("not three parts"));
