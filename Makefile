@@ -60,7 +60,7 @@ package: guests ## packages below target/packages, and tests of them
 	@scripts/package all
 	@scripts/test-package
 
-bare: ## build the pure crates for machines without an operating system, and those without the engine for ARM
+bare: ## build the pure crates for machines without an operating system, and those without the engine and without C for ARM
 	@scripts/bare
 
 study: guests ## every figure and table, in full; writes target/study/index.html
