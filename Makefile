@@ -9,7 +9,7 @@ PURE := --package leasehold-abi --package leasehold-reclaim --package leasehold-
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold --package leasehold-slots --package leasehold-wasm --package leasehold-preempt --package leasehold-cell --package leasehold-node --package leasehold-attack --package leasehold-study --package leasehold-cli
 
-.PHONY: page package bare help check-docs check-structure lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference pairs overhead clean
+.PHONY: page package bare docs help check-docs check-structure lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference pairs overhead clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -60,7 +60,7 @@ package: guests ## packages below target/packages, and tests of them
 	@scripts/package all
 	@scripts/test-package
 
-bare: ## build the pure crates for machines without an operating system, and those without the engine for ARM
+bare: ## build the pure crates for machines without an operating system, and those without the engine and without C for ARM
 	@scripts/bare
 
 study: guests ## every figure and table, in full; writes target/study/index.html
@@ -83,7 +83,15 @@ check-structure: ## no larger circles of files, and no more files with `unsafe`,
 page: ## build the page of a node from its sources (needs npm)
 	@scripts/page
 
-lint: setup check-docs check-structure ## the documents, the structure, formatting and clippy, warnings denied
+# Each part in the profile in which it is tested, so that nothing is compiled for its documentation alone.
+docs: export RUSTDOCFLAGS = -D warnings
+docs: setup ## the documentation of the crates, with every link resolved
+	@scripts/setup bpf clang
+	cargo doc --no-deps $(TRACER)
+	cargo doc --no-deps $(PURE)
+	cargo doc --no-deps --release $(ENGINE)
+
+lint: setup check-docs check-structure ## the documents, the structure, formatting, clippy and rustdoc, warnings denied
 	cargo fmt --all --check
 	cargo clippy $(PURE) --all-targets -- -D warnings
 	@scripts/setup bpf clang
@@ -91,6 +99,7 @@ lint: setup check-docs check-structure ## the documents, the structure, formatti
 	@scripts/page --check
 	cargo clippy $(TRACER) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
+	@$(MAKE) --no-print-directory docs
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --release --features engine -- -D warnings
 

@@ -12,7 +12,7 @@
 //!    process, and the end.
 //! 4. **Each attack has a process of its own**, so that a crash or a hang of a cell is a find like any other.
 //! 5. **A find can be repeated.** It is played several times before it counts, and made smaller as
-//!    long as it still occurs ([`search`]).
+//!    long as it still occurs (`search`).
 //!
 //! The score of an attack is the largest of its measures, each as a multiple of the promised value
 //! ([`Observation::measures`]): 1 is the promise.

@@ -104,7 +104,7 @@ pub enum Argument {
     Number(i64),
     /// The address of this place.
     At(Place),
-    /// The result of the n-th call before this one, modulo [`SLOTS`].
+    /// The result of the n-th call before this one, modulo `SLOTS`.
     Result(u8),
     /// The word in the slot of that call, at an offset of so many words.
     Word(u8, u8),

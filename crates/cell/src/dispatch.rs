@@ -421,7 +421,7 @@ pub fn contract(cpu: &Cpu) -> Contract {
 
 /// Returns the claim of a lease for the admission test: its reservation, or none for a background
 /// tenant, and host steps of at most `longest_step_ns`
-/// ([`Reach::longest`](crate::steps::Reach::longest)).
+/// ([`Reach::longest_under`](crate::steps::Reach::longest_under)).
 pub fn claim(lease: &Lease, longest_step_ns: u64) -> Contract {
     match &lease.cpu {
         Some(cpu) => contract(cpu).with_longest_step(longest_step_ns),

@@ -48,7 +48,7 @@ pub enum Held {
 }
 
 impl Held {
-    /// All of them, in the order of [`Held::index`].
+    /// All of them, in the order of `Held::index`.
     pub const ALL: [Held; 11] = [
         Held::Store,
         Held::Instance,

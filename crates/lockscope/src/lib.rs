@@ -27,7 +27,7 @@
 //! | private, shared and incidentally shared locks | `sharing` |
 //! | static analysis: the object and the field that a lock is | `analyze`, `place`; the analyzer is the crate `leasehold-locksite` |
 //! | counts and rates, by object and subsystem | `report`; as a picture: `stacked_bars`; its letters and colours: `style` |
-//! | platforms of workloads, and their comparison | [`platform`], `compare` |
+//! | platforms of workloads, and their comparison | `platform`, `compare` |
 //! | a worker beside thrashers | `command/interfere` (of the program) |
 //! | the metric of isolation | `score` |
 //! | two workloads that slow each other | `together` |

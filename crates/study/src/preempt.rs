@@ -7,7 +7,7 @@
 //! Slowdown is processor time against *none* in the same round. Latency is from the timer's expiry
 //! until the guest's poll has returned; beside it is the host's time to run a bare signal handler
 //! while the same guest runs undisturbed (*signal*). The same quanta on simulated machines show the
-//! machine's part of it ([`model`]).
+//! machine's part of it (`model`).
 
 mod arm;
 mod bounds;

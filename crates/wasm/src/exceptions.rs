@@ -27,7 +27,7 @@
 //! 4. *Handlers that are never reached are not compiled.* The compiler notes every handler around
 //!    every call, in time that is quadratic in their number. In a function with many handlers, most
 //!    of which are never reached, each instruction that throws gets a `try_table` of its own with
-//!    the handlers that its exceptions [reach](crate::handlers), and the others become blocks.
+//!    the handlers that its exceptions reach (`handlers`), and the others become blocks.
 //!    Yosys has a function with 340,516 handlers around its calls, of which 6,256 are reached.
 //! 5. *Programs that neither throw nor catch are left as they are*: nothing but a guest throws.
 

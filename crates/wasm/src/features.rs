@@ -13,7 +13,7 @@ pub const CONFIG_VERSION: u32 = 10;
 /// that preceded WebAssembly 3.0, which the engine does not implement. Of threads only the atomic
 /// instructions are offered. A shared memory is refused [when a program is
 /// counted](crate::load_limits), the engine is built without shared memories, and instructions that
-/// [wait](crate::atomics) for another thread are replaced.
+/// wait for another thread (`atomics`) are replaced.
 pub const FEATURES: WasmFeatures = WasmFeatures::WASM2
     .union(WasmFeatures::EXCEPTIONS)
     .union(WasmFeatures::THREADS)

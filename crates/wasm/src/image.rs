@@ -6,7 +6,7 @@
 //! it, and copy pages when they write to them.
 //!
 //! 1. *The meaning stays.* Only segments whose place is known are taken out, of a program with one
-//!    linear memory, and all of them or none ([`segments`]): the code that makes the memory copies
+//!    linear memory, and all of them or none (`segments`): the code that makes the memory copies
 //!    them before the program runs.
 //! 2. *Only where it pays.* The first access to a shared page is a fault. Contents of less than
 //!    [`LEAST`] bytes are copied as before, and so are contents that are scattered over much more

@@ -1,6 +1,6 @@
 //! Measures the rows of host steps at their caps, for `leasehold calibrate` to store.
 //!
-//! Programs made of [recipes](recipe) call each function with arguments at its caps, many times, in
+//! Programs made of recipes (`recipe`) call each function with arguments at its caps, many times, in
 //! a cell that keeps how long every step took. Functions that are counted under one row have
 //! programs of their own, so that the slowest is not lost among the others: the row has the time of
 //! its slowest program. The work of the engine and the cell themselves is measured over all

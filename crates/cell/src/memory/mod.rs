@@ -4,14 +4,14 @@
 //! the start, and every top-level tenant takes its reservation out of it before it runs. Most
 //! tenants fit their reservation: their linear memories are anonymous [slots](leasehold_slots::slot), as in a
 //! cell that holds nothing, and cost nothing more. Only a tenant whose limit exceeds its
-//! reservation *pages*: its linear memories are [attached areas](paged), and pages beyond its
+//! reservation *pages*: its linear memories are attached areas (`paged`), and pages beyond its
 //! frames are in the swap file (SPC §II-B). Its descendants share its reservation.
 //!
 //! Tenants that page share pages: the [initial memory](leasehold_wasm::image) of a program that several of
-//! them run, [data sets](data) that they map, and [regions](region) through which they communicate.
-//! How the first two are kept in memory is up to their leases ([shared]).
+//! them run, data sets that they map (`data`), and regions (`region`) through which they communicate.
+//! How the first two are kept in memory is up to their leases (`shared`).
 //!
-//! Everything here belongs to the cell's thread, like [`crate::local`]. It is a separate state
+//! Everything here belongs to the cell's thread, like `local`. It is a separate state
 //! because faults are served while the other is borrowed.
 
 mod areas;

@@ -7,7 +7,7 @@
 //!    preempted.
 //! 3. *Part of admission.* The longest row that a program reaches is its tenant's longest step
 //!    ([`Reach::longest_under`]).
-//! 4. *Checked for ever.* Each step is timed ([`watch`]) and compared with its row. A step that was
+//! 4. *Checked for ever.* Each step is timed (`watch`) and compared with its row. A step that was
 //!    longer is counted under the name of its row, or under the host's name if the host took the
 //!    processor away meanwhile.
 //!

@@ -234,7 +234,7 @@ impl Reach {
 
     /// The longest step of a tenant with this lease on this host, and its time, ns: the longest of the
     /// rows, and of lifting in proportion if the lease lets a call have more bytes than the cap. If the
-    /// lease pages, a step takes a fault for each [page that it visits](super::pages) besides.
+    /// lease pages, a step takes a fault for each page that it visits besides.
     pub fn longest_under(&self, profile: &Profile, lease: &Lease) -> (RowId, u64) {
         self.longest_raised(profile, &RaisedSteps::default(), lease)
     }
