@@ -91,7 +91,7 @@ docs: setup ## the documentation of the crates, with every link resolved
 	cargo doc --no-deps $(PURE)
 	cargo doc --no-deps --release $(ENGINE)
 
-lint: setup check-docs check-structure ## the documents, the structure, formatting, clippy and rustdoc, warnings denied
+lint: setup check-docs check-structure ## the documents, the structure, formatting and clippy, warnings denied
 	cargo fmt --all --check
 	cargo clippy $(PURE) --all-targets -- -D warnings
 	@scripts/setup bpf clang
@@ -99,7 +99,6 @@ lint: setup check-docs check-structure ## the documents, the structure, formatti
 	@scripts/page --check
 	cargo clippy $(TRACER) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
-	@$(MAKE) --no-print-directory docs
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --release --features engine -- -D warnings
 
