@@ -1,10 +1,10 @@
-//! Attacks that are known: each of them once hurt another tenant, or broke a bound.
+//! Attacks that are known: most of them once hurt another tenant, or broke a bound.
 //!
 //! They are played in the same scene as those that are drawn. Those whose text is not made here are in
 //! `guests/attacks`, where the tests of each have them from, too.
 
 use crate::plan::{Form, Plan};
-use crate::scene::{Attackers, HeldForPaging};
+use crate::scene::{Attackers, HOST_BYTES, HeldForPaging};
 use crate::steps::recipe;
 use crate::{Offers, render};
 use anyhow::{Context, Result};
@@ -19,6 +19,8 @@ pub struct Known {
     pub name: &'static str,
     /// What it does, in a few words.
     pub does: &'static str,
+    /// How its tenants end if they did that, and no more than a lease allows: the beginning of their exit.
+    pub ends: &'static str,
     program: Source,
     /// What its lease has other than [`lease`].
     terms: fn(&mut Lease) -> Result<()>,
@@ -51,6 +53,7 @@ const MIB: u64 = 1 << 20;
 const ORDINARY: Known = Known {
     name: "",
     does: "",
+    ends: "Killed",
     program: Source::Text(""),
     terms: |_| Ok(()),
     tenants: 1,
@@ -90,6 +93,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "random-list",
         does: "64 MiB of random bytes as a list of a component",
+        ends: "Trap(\"requested len 67108864",
         program: text!("random-list"),
         terms: |lease| reserve(lease, 128 * MIB),
         ..ORDINARY
@@ -97,18 +101,21 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "long-name",
         does: "a trap in a function whose name has 20 MB",
+        ends: "Trap(\"wasm trap: call stack",
         program: Source::Made(long_name),
         ..ORDINARY
     },
     Known {
         name: "poll-borrows",
         does: "a poll of 120,000 borrows of one pollable",
+        ends: "Trap(\"too much data",
         program: text!("poll-borrows"),
         ..ORDINARY
     },
     Known {
         name: "long-path",
         does: "a path of 16 MB, again and again",
+        ends: "Code(37)",
         program: text!("long-path"),
         ..ORDINARY
     },
@@ -121,6 +128,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "many-buffers",
         does: "lists of half a million buffers",
+        ends: "Code(0)",
         program: text!("many-buffers"),
         ..ORDINARY
     },
@@ -139,6 +147,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "unlinked-file",
         does: "a file of 64 MiB without a name, freed by its last close",
+        ends: "Code(0)",
         program: text!("unlinked-file"),
         terms: |lease| disk(lease, 128 * MIB, 8),
         lives_ms: 4_000,
@@ -147,6 +156,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "nameless-files",
         does: "a thousand open files without a name",
+        ends: "Code(0)",
         program: text!("nameless-files"),
         terms: |lease| {
             lease.files.open = 1_001;
@@ -158,6 +168,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "many-descriptors",
         does: "8,000 open files, closed by the end",
+        ends: "Code(0)",
         program: text!("open-until-refused"),
         terms: |lease| {
             lease.files.open = 8_000;
@@ -169,6 +180,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "many-streams",
         does: "10,000 streams of a file with a read of each",
+        ends: "Code(0)",
         program: Source::Made(many_streams),
         prepare: |directory| Ok(std::fs::write(directory.join("f"), vec![1; 100_000])?),
         lives_ms: 2_000,
@@ -177,6 +189,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "name-bomb",
         does: "directories until one is refused",
+        ends: "Code(19)",
         program: text!("name-bomb"),
         terms: |lease| disk(lease, 64 * MIB, 5_000),
         lives_ms: 4_000,
@@ -185,6 +198,7 @@ pub const KNOWN: &[Known] = &[
     Known {
         name: "fill-disk",
         does: "a file that grows until that is refused, and one without a name",
+        ends: "Code(19)",
         program: text!("fill-disk"),
         terms: |lease| disk(lease, 64 * MIB, 2),
         lives_ms: 4_000,
@@ -256,6 +270,7 @@ impl Known {
 fn lease() -> Result<Lease> {
     let mut lease = Lease::default();
     lease.files.open = 64;
+    lease.memory.host = Some(ByteSize::new(HOST_BYTES).context("a size")?);
     budget(&mut lease, 500)?;
     reserve(&mut lease, 64 * MIB)?;
     Ok(lease)

@@ -9,7 +9,7 @@ use anyhow::{Context, Result};
 use leasehold_cell::memory::{HeldMemory, Swap};
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{
-    Cell, CellConfig, Destination, Directory, Ended, Lease, Output, StartRequest, Surroundings,
+    Cell, CellConfig, Destination, Directory, Lease, Output, StartRequest, Surroundings,
     TenantHandle,
 };
 use leasehold_lease::{ByteSize, Cpu, Nanoseconds};
@@ -33,7 +33,7 @@ const END: Duration = Duration::from_secs(5);
 const AFTER: Duration = Duration::from_millis(60);
 
 /// The attacker's `memory.host`, bytes.
-const HOST_BYTES: u64 = 32 << 20;
+pub(crate) const HOST_BYTES: u64 = 32 << 20;
 
 /// The equipment with which every attack is played.
 #[derive(Debug, Clone)]
@@ -81,13 +81,10 @@ impl Attackers {
         })
     }
 
-    /// Linear memory of their leases, and for kernel objects and regions as much as for the host's memory
+    /// The memory that their leases reserve, and for kernel objects and regions as much as for the host's memory
     /// again, bytes.
     fn lease_bytes(&self) -> u64 {
-        let memory = self.lease.memory;
-        let linear = memory.paging.map_or(memory.reserve, |paging| paging.limit);
-        let host = memory.host.map_or(HOST_BYTES, |host| host.get());
-        self.tenants as u64 * (linear.get() + 2 * host)
+        self.tenants as u64 * (self.lease.memory.reserve.get() + 2 * HOST_BYTES)
     }
 }
 
@@ -232,26 +229,6 @@ fn attack(
         observation.descriptors_left = open_descriptors()?.saturating_sub(descriptors);
     }
     Ok(())
-}
-
-impl Observation {
-    /// Keeps the end that took the largest part of its charge.
-    fn add_end(&mut self, ended: &Ended) {
-        let (charged, took) = (
-            ended.reclaimed.predicted_ns,
-            ended.reclaimed.returned.cpu_ns,
-        );
-        let is_worse = u128::from(took) * u128::from(self.charged_ns)
-            >= u128::from(self.took_ns) * u128::from(charged);
-        if self.charged_ns == 0 || is_worse {
-            self.exit = shortened(&format!("{:?}", ended.exit));
-            (self.charged_ns, self.took_ns) = (charged, took);
-        }
-    }
-}
-
-fn shortened(text: &str) -> String {
-    text.chars().take(200).collect()
 }
 
 fn terms(terms: &Terms) -> Result<Lease> {

@@ -1,5 +1,6 @@
 //! The effects of an attack, as multiples of the promised values.
 
+use leasehold_cell::Ended;
 use serde::{Deserialize, Serialize};
 
 /// A victim with a reservation wakes up no later than this, ns.
@@ -7,6 +8,9 @@ pub(crate) const VICTIM_NS: u64 = 3_000_000;
 
 /// Bytes beside what the lease allows that a process may take for playing an attack.
 const OWN_BYTES: u64 = 24 << 20;
+
+/// Characters of an exit that are kept.
+const EXIT_CHARS: usize = 200;
 
 /// Descriptors that the process opens for itself meanwhile.
 const DESCRIPTORS: u64 = 3;
@@ -72,6 +76,23 @@ fn ms(ns: u64) -> f64 {
 }
 
 impl Observation {
+    /// Keeps the end that took the largest part of its charge.
+    pub(crate) fn add_end(&mut self, ended: &Ended) {
+        let (charged, took) = (
+            ended.reclaimed.predicted_ns,
+            ended.reclaimed.returned.cpu_ns,
+        );
+        let is_worse = u128::from(took) * u128::from(self.charged_ns)
+            >= u128::from(self.took_ns) * u128::from(charged);
+        if self.charged_ns == 0 || is_worse {
+            self.exit = format!("{:?}", ended.exit)
+                .chars()
+                .take(EXIT_CHARS)
+                .collect();
+            (self.charged_ns, self.took_ns) = (charged, took);
+        }
+    }
+
     /// Everything that was measured, the worst first.
     pub fn measures(&self) -> Vec<Measure> {
         let mut measures = Vec::new();

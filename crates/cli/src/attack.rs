@@ -29,7 +29,7 @@ with what was promised.
 TIME is a number and a unit: 30s, 3600s.
 
 Exit codes: 0 no promise was broken; 1 one was; 3 only times were longer than promised, which a busy
-host can cause, too; 66 the file to replay is missing; 78 it is wrong.")]
+host can cause, too; 66 the file to replay, or the known attack, is missing; 78 it is wrong.")]
 pub(crate) struct Arguments {
     /// How long to search.
     #[arg(long = "for", value_name = "TIME", default_value = "60s")]

@@ -10,8 +10,7 @@
 //! than `⌈w / period⌉` budgets. Earlier entries, but not before that instant, are within this. What is given back is
 //! what the background would have had.
 //!
-//! Servers get it that have slept since they were put off, until they run again: one that computes without a
-//! pause is late for nothing.
+//! Only servers that have slept since get it: one that computes without a pause has no job that would be on time.
 
 use crate::id::Index;
 use crate::lists::Lists;

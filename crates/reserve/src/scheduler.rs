@@ -46,6 +46,7 @@ pub struct Scheduler {
     pub(crate) billing: Billing,
     /// The time for which the processor has worked for no task while a server was selected.
     pub(crate) spared: Nanos,
+    /// The servers to which time is given back when no reservation has both a task and budget.
     pub(crate) put_off: PutOff,
 }
 
