@@ -99,7 +99,8 @@ impl Deferrable {
         let mut longest = (then.used + (first - from)).saturating_sub(then.budget);
         then.charge(from, to);
         longest = longest.max(then.overrun());
-        let last = then.boundary - then.period;
+        // After a change to a longer period the first boundary may be earlier than a period.
+        let last = then.boundary.saturating_sub(then.period);
         if last > first {
             let mut before = *self;
             before.charge(from, last - 1);
@@ -164,5 +165,20 @@ impl Deferrable {
         } else {
             then.boundary + (then.next() - overrun)
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Deferrable;
+    use crate::contract::Contract;
+
+    #[test]
+    fn an_overrun_is_what_was_used_although_the_first_boundary_is_earlier_than_a_period() {
+        // The contract had a shorter period before.
+        let contract = Contract::new(5, 1000).expect("a contract");
+        let accounts = Deferrable::with(&contract, 0, 100);
+        assert_eq!(accounts.longest_overrun(0, 20), 15);
+        assert_eq!(accounts.longest_overrun(0, 110), 100);
     }
 }
