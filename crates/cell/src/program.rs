@@ -11,7 +11,7 @@ use leasehold_lease::Lease;
 use leasehold_slots::stack_class::StackClass;
 use leasehold_wasm::artifact::CodeCache;
 pub use leasehold_wasm::code::{Code, Entry, Form, Purpose};
-use leasehold_wasm::compiled::{Compiled, outline_in};
+use leasehold_wasm::compiled::{Compiled, with_outline};
 pub use leasehold_wasm::error::ProgramError;
 use leasehold_wasm::image::Image;
 use leasehold_wasm::inventory::Inventory;
@@ -148,8 +148,9 @@ impl Program {
     ///
     /// `Read`, what keeps the file from being WebAssembly, and `World`.
     pub fn reach_in(path: &Path) -> Result<Reach, ProgramError> {
-        let (binary, inventory) = outline_in(path)?;
-        Reach::of_binary(&binary, &inventory)
+        with_outline(path, |binary, inventory| {
+            Reach::of_binary(binary, &inventory)
+        })
     }
 
     /// Counts the parts of a program that determine its loading time. The program is not validated.
@@ -231,8 +232,9 @@ impl Program {
     ///
     /// `Read`, and what keeps the file from being WebAssembly.
     pub(crate) fn inventory_in(path: &Path) -> Result<(Inventory, bool), ProgramError> {
-        let (binary, inventory) = outline_in(path)?;
-        Ok((inventory, Parser::is_component(&binary)))
+        with_outline(path, |binary, inventory| {
+            Ok((inventory, Parser::is_component(binary)))
+        })
     }
 
     /// The stack that it runs on.

@@ -89,7 +89,7 @@ pub(crate) fn enter(arguments: Arguments, needs: &Needs<'_>) -> Result<InForce, 
         check_directories(needs, tenant, &mounts)?;
     }
     let locking = match needs.holds_memory {
-        true => Locking::Frames,
+        true => Locking::Memory,
         false => Locking::Never,
     };
     leasehold_cell::open_entropy();

@@ -130,11 +130,11 @@ fn unconfined((name, status): &(String, String)) -> Option<String> {
     if rustix::process::geteuid().is_root() {
         expected.push(("CapBnd", none));
     }
-    // A cell that holds frames locks them, if the limit on that could not be lifted; what its thread
-    // starts has the same.
+    // The controller locks the code of programs, and a cell the frames that it holds, if the limit on that could not be
+    // lifted; what these threads start has the same.
     let lock = "0000000000004000";
-    let of_cell = name != "leasehold" && !name.starts_with("leasehold-code");
-    let may_lock = |key: &str| of_cell && matches!(key, "CapPrm" | "CapEff");
+    let compiles = name.starts_with("leasehold-code");
+    let may_lock = |key: &str| !compiles && matches!(key, "CapPrm" | "CapEff");
     let wrong = |(key, expected): &(&str, &str)| match value(status, key) {
         found if found == *expected || (found == lock && may_lock(key)) => None,
         found => Some(format!("{name}: {key} {found}, expected {expected}")),

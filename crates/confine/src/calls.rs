@@ -207,8 +207,9 @@ const MEMORY: &[Call] = &[
     always(libc::SYS_brk),
 ];
 
-/// Memory that is code: what a compiler makes.
+/// Memory that is code: what a compiler makes, locked if that is not limited.
 const CODE: &[Call] = &[
+    always(libc::SYS_capget),
     always(libc::SYS_mmap),
     always(libc::SYS_mprotect),
     always(libc::SYS_membarrier),

@@ -49,5 +49,5 @@ mod trapped;
 pub use calls::{FATAL, Thread};
 pub use filter::FilterError;
 pub use places::{Access, FilesInForce, Place, Places};
-pub use privileges::Locking;
+pub use privileges::{Locking, locks_without_limit};
 pub use process::{ConfineError, InForce, Mode, enter, in_force, is_confined, narrow};

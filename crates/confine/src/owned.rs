@@ -23,6 +23,12 @@ use std::path::{Component, Path, PathBuf};
 /// Symbolic links that one path may lead through.
 const MAX_LINKS: u32 = 40;
 
+/// Permissions of other users to write.
+const OTHERS_WRITE: u32 = 0o022;
+
+/// All permissions of other users.
+const OTHERS_USE: u32 = 0o077;
+
 /// Why a file is not used.
 #[derive(Debug, thiserror::Error)]
 pub enum OwnedError {
@@ -176,7 +182,7 @@ impl OwnedDirectory {
     /// # Errors
     /// When it is not there, is not a plain file, is larger, or is not to be trusted.
     pub fn read(&self, name: &OsStr, most: u64) -> Result<Vec<u8>, OwnedError> {
-        self.read_unless(name, most, 0o022)
+        self.read_unless(name, most, OTHERS_WRITE)
     }
 
     /// As [`read`](Self::read), of a file that no other user may read.
@@ -184,11 +190,39 @@ impl OwnedDirectory {
     /// # Errors
     /// As those of [`read`](Self::read).
     pub fn read_secret(&self, name: &OsStr, most: u64) -> Result<Vec<u8>, OwnedError> {
-        self.read_unless(name, most, 0o077)
+        self.read_unless(name, most, OTHERS_USE)
+    }
+
+    /// Opens a file of the directory, of at most `most` bytes, for a use that does not read it into one piece of
+    /// memory. Returns it with its length, bytes. No other user can change it; [`write`](Self::write) replaces it and
+    /// leaves the open one as it is.
+    ///
+    /// # Errors
+    /// As those of [`read`](Self::read).
+    pub fn open_file(&self, name: &OsStr, most: u64) -> Result<(File, u64), OwnedError> {
+        self.open_unless(name, most, OTHERS_WRITE)
     }
 
     /// Reads a file none of whose permissions are among `refused`.
     fn read_unless(&self, name: &OsStr, most: u64, refused: u32) -> Result<Vec<u8>, OwnedError> {
+        let path = self.path.join(name);
+        let (file, expected) = self.open_unless(name, most, refused)?;
+        let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
+        file.take(most + 1)
+            .read_to_end(&mut bytes)
+            .map_err(|source| system(&path, source))?;
+        if bytes.len() as u64 > most {
+            return Err(system(&path, Errno::FBIG.into()));
+        }
+        Ok(bytes)
+    }
+
+    fn open_unless(
+        &self,
+        name: &OsStr,
+        most: u64,
+        refused: u32,
+    ) -> Result<(File, u64), OwnedError> {
         let path = self.path.join(name);
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let fd = openat(&self.fd, name, flags, Mode::empty())
@@ -205,19 +239,11 @@ impl OwnedDirectory {
         if mode & refused != 0 {
             return Err(OwnedError::Shared { path, mode });
         }
-        let expected = u64::try_from(status.st_size).unwrap_or(0);
-        if expected > most {
+        let length = u64::try_from(status.st_size).unwrap_or(0);
+        if length > most {
             return Err(system(&path, Errno::FBIG.into()));
         }
-        let mut bytes = Vec::with_capacity(usize::try_from(expected).unwrap_or(0));
-        File::from(fd)
-            .take(most + 1)
-            .read_to_end(&mut bytes)
-            .map_err(|source| system(&path, source))?;
-        if bytes.len() as u64 > most {
-            return Err(system(&path, Errno::FBIG.into()));
-        }
-        Ok(bytes)
+        Ok((File::from(fd), length))
     }
 
     /// Writes a file that only this user can read and write: readers see all of it or what was there
@@ -358,7 +384,7 @@ fn check_owner(path: &Path, status: &Stat) -> Result<(), OwnedError> {
 /// On the way the sticky bit is enough: what is in such a directory belongs to its owner.
 fn check_writers(path: &Path, status: &Stat, last: bool) -> Result<(), OwnedError> {
     let mode = status.st_mode & 0o7777;
-    let is_shared = mode & 0o022 != 0;
+    let is_shared = mode & OTHERS_WRITE != 0;
     let is_sticky = mode & 0o1000 != 0;
     if is_shared && (last || !is_sticky) {
         return Err(OwnedError::Shared {
@@ -474,8 +500,15 @@ mod tests {
         mode(&inner.join(NAME), 0o640);
         assert!(owned.read(NAME.as_ref(), 10).is_ok());
         assert!(owned.read_secret(NAME.as_ref(), 10).is_err());
+        let (_, length) = owned.open_file(NAME.as_ref(), 1).expect("opened");
+        assert_eq!(length, 1);
         fs::create_dir(inner.join("directory")).expect("made");
-        assert!(owned.read("directory".as_ref(), 10).is_err());
+        for refused in ["link", "directory"] {
+            assert!(owned.read(refused.as_ref(), 10).is_err());
+            assert!(owned.open_file(refused.as_ref(), 10).is_err());
+        }
+        mode(&inner.join(NAME), 0o620);
+        assert!(owned.open_file(NAME.as_ref(), 10).is_err());
     }
 
     #[test]

@@ -19,19 +19,28 @@ const LOCKS: CapabilitySet = CapabilitySet::IPC_LOCK;
 pub enum Locking {
     /// It locks none.
     Never,
-    /// It locks frames of tenants. It keeps `CAP_IPC_LOCK` if it has it and `RLIMIT_MEMLOCK` is not
-    /// unlimited.
-    Frames,
+    /// It locks frames of tenants, or their code. It keeps `CAP_IPC_LOCK` if it has it and
+    /// `RLIMIT_MEMLOCK` is not unlimited.
+    Memory,
 }
 
 impl Locking {
     fn kept(self) -> CapabilitySet {
-        let unlimited = getrlimit(Resource::Memlock).current.is_none();
         match self {
-            Locking::Frames if !unlimited => LOCKS,
-            Locking::Frames | Locking::Never => CapabilitySet::empty(),
+            Locking::Memory if !is_unlimited() => LOCKS,
+            Locking::Memory | Locking::Never => CapabilitySet::empty(),
         }
     }
+}
+
+/// Returns whether the calling thread may lock any amount of memory. Two system calls at the most.
+#[must_use]
+pub fn locks_without_limit() -> bool {
+    is_unlimited() || capabilities(None).is_ok_and(|sets| sets.effective.contains(LOCKS))
+}
+
+fn is_unlimited() -> bool {
+    getrlimit(Resource::Memlock).current.is_none()
 }
 
 /// The highest number that a capability may ever have.
@@ -39,12 +48,12 @@ const LAST_CAPABILITY: libc::c_ulong = 63;
 
 /// Permanently gives up possible privileges, and all capabilities but those of the start. From here
 /// on no other process of the user can read this one.
-pub(crate) fn begin(locking: Locking) -> io::Result<()> {
+pub(crate) fn begin() -> io::Result<()> {
     set_no_new_privs(true)?;
     clear_ambient_capability_set()?;
     empty_bounding_set()?;
     let has = capabilities(None)?;
-    keep(has.permitted & (START | locking.kept()))?;
+    keep(has.permitted & (START | Locking::Memory.kept()))?;
     set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
     Ok(())
 }

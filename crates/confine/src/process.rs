@@ -136,7 +136,7 @@ pub fn enter(mode: Mode, places: Places, locking: Locking) -> Result<InForce, Co
         return Err(ConfineError::Threads(threads));
     }
     limits::set().map_err(system("setting limits"))?;
-    privileges::begin(locking).map_err(system("dropping privileges"))?;
+    privileges::begin().map_err(system("dropping privileges"))?;
     let ports = || places.ports.iter().copied();
     let all = [&places.tenants, &places.controller, &places.start];
     let files = places::restrict(all.into_iter().flatten(), ports())?;
@@ -175,6 +175,8 @@ pub fn narrow(kind: Thread) -> Result<(), ConfineError> {
     }
     let locking = match kind {
         Thread::Cell => confinement.locking,
+        // It loads programs.
+        Thread::Controller => Locking::Memory,
         _ => Locking::Never,
     };
     privileges::drop_all(locking).map_err(system("dropping privileges"))?;

@@ -12,9 +12,20 @@
 //! An invalid entry is ignored. The name of an entry is a digest of the program and of everything
 //! that compilation depends on, including the engine's version and settings. No entry is ever out
 //! of date.
+//!
+//! Code is mapped, not read: the processes that run one program share its pages with the page cache,
+//! and a start copies nothing. For that the code is the beginning of its entry, and what else belongs
+//! to the entry is behind it. The pages are locked, since a guest that waits for its code to come
+//! from the disk holds the processor meanwhile, and no reservation counts that. Where locked memory
+//! is limited, which is for the memory of tenants then, and where a file cannot be executed, the code
+//! is copied.
 
 use std::ffi::OsStr;
+use std::fs::File;
 use std::hash::{Hash, Hasher};
+use std::io::Read;
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use leasehold_confine::owned::{Missing, OwnedDirectory, OwnedError};
@@ -30,14 +41,19 @@ const MAX_ENTRIES: usize = 128;
 /// Most bytes of an entry that is read.
 const MAX_ENTRY_BYTES: u64 = 2 << 30;
 
-/// Starts every entry; the tag of the rest follows.
-const MAGIC: &[u8; 16] = b"leasehold code 2";
+/// Ends every entry.
+const MAGIC: &[u8; 16] = b"leasehold code 3";
 
 const TAG_BYTES: usize = 32;
-const HEADER_BYTES: usize = MAGIC.len() + TAG_BYTES;
 
-/// After the header: whether it is a component, and the inventory.
+/// Behind the code: whether it is a component, and the inventory.
 const FACTS_BYTES: usize = 1 + Inventory::WORDS * 8;
+
+/// All that is behind the code: the facts, the tag, and what ends the entry.
+const TRAILER_BYTES: usize = FACTS_BYTES + TAG_BYTES + MAGIC.len();
+
+/// Bytes of an entry that are read at once to be digested: few enough to stay in the processor's cache.
+const BLOCK_BYTES: usize = 256 << 10;
 
 /// Bytes of the secret.
 const SECRET_BYTES: usize = 32;
@@ -57,12 +73,37 @@ impl std::fmt::Debug for CodeCache {
     }
 }
 
+/// A digest of a program's file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Digest(blake3::Hash);
+
+impl Digest {
+    /// The digest of these bytes.
+    pub(crate) fn of(program: &[u8]) -> Digest {
+        Digest(blake3::hash(program))
+    }
+
+    /// The digest of the bytes that `feed` passes on, in pieces.
+    ///
+    /// # Errors
+    /// Those of `feed`.
+    pub(crate) fn of_pieces<E>(
+        feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>,
+    ) -> Result<Digest, E> {
+        let mut hasher = blake3::Hasher::new();
+        feed(&mut |piece| {
+            hasher.update(piece);
+        })?;
+        Ok(Digest(hasher.finalize()))
+    }
+}
+
 /// Name of an entry.
 pub(crate) struct Key(String);
 
 impl Key {
     /// The key of a program in one of its forms, given as the file's bytes, for `engine`.
-    pub(crate) fn new(engine: &Engine, program: &[u8], form: Form) -> Key {
+    pub(crate) fn new(engine: &Engine, program: &Digest, form: Form) -> Key {
         /// Feeds what the engine says about itself into the digest.
         struct Feed(blake3::Hasher);
         impl Hasher for Feed {
@@ -83,7 +124,7 @@ impl Key {
             Form::Paged => b"paged",
             Form::ImageApart => b"apart",
         });
-        feed.0.update(program);
+        feed.0.update(program.0.as_bytes());
         Key(feed.0.finalize().to_hex().to_string())
     }
 
@@ -113,7 +154,7 @@ impl CodeCache {
 
     /// The compiled program, if there is an entry that can be trusted.
     pub(crate) fn get(&self, engine: &Engine, key: &Key) -> Option<(Code, Inventory)> {
-        let entry = match self.directory.read(key.as_name(), MAX_ENTRY_BYTES) {
+        let (file, length) = match self.directory.open_file(key.as_name(), MAX_ENTRY_BYTES) {
             Ok(entry) => entry,
             Err(error) if error.is_missing() => return None,
             Err(error) => {
@@ -121,27 +162,49 @@ impl CodeCache {
                 return None;
             }
         };
-        let (header, body) = entry.split_at_checked(HEADER_BYTES)?;
-        let (magic, tag) = header.split_at(MAGIC.len());
-        if magic != MAGIC || !self.is_tag(tag, key, &[body]) {
+        let Some(entry) = self.checked(key, &file, length) else {
             tracing::warn!(
                 entry = key.0,
                 "a compiled program is damaged, or was stored with another state directory, and is not used"
             );
             return None;
-        }
-        let (facts, code) = body.split_at_checked(FACTS_BYTES)?;
-        let (component, words) = facts.split_first()?;
-        // SAFETY: `put` wrote these bytes under this name, which the engine had serialised: the tag
-        // holds, and no other user can read the secret or write the file.
-        let code = unsafe {
-            if *component == 1 {
-                Component::deserialize(engine, code).map(Code::Component)
-            } else {
-                Module::deserialize(engine, code).map(Code::Module)
-            }
         };
-        Some((code.ok()?, Inventory::from_bytes(words)?))
+        let code = entry
+            .mapped(engine, &file)
+            .or_else(|| entry.copied(engine, &file))?;
+        Some((code, entry.inventory))
+    }
+
+    /// What an entry says of itself, if it was stored under this name by a process that had the secret.
+    fn checked(&self, key: &Key, mut file: &File, length: u64) -> Option<Entry> {
+        let code_bytes = length.checked_sub(TRAILER_BYTES as u64)?;
+        let mut trailer = [0; TRAILER_BYTES];
+        file.read_exact_at(&mut trailer, code_bytes).ok()?;
+        let (facts, sealed) = trailer.split_at(FACTS_BYTES);
+        let (tag, magic) = sealed.split_at(TAG_BYTES);
+        if magic != MAGIC {
+            return None;
+        }
+        let mut hasher = self.hasher(key);
+        let mut left = code_bytes;
+        let mut block = vec![0; BLOCK_BYTES];
+        while left > 0 {
+            let next = block.get_mut(..left.min(BLOCK_BYTES as u64) as usize)?;
+            file.read_exact(next).ok()?;
+            hasher.update(next);
+            left -= next.len() as u64;
+        }
+        hasher.update(facts);
+        // Compared in constant time.
+        if !blake3::Hash::from_slice(tag).is_ok_and(|tag| tag == hasher.finalize()) {
+            return None;
+        }
+        let (component, words) = facts.split_first()?;
+        Some(Entry {
+            code_bytes,
+            is_component: *component == 1,
+            inventory: Inventory::from_bytes(words)?,
+        })
     }
 
     /// Stores a compiled program.
@@ -156,27 +219,23 @@ impl CodeCache {
         };
         let code = code.map_err(|error| anyhow::anyhow!("{error:#}"))?;
         let facts = inventory.to_bytes();
-        let tag = self.tag(key, &[&[component], &facts, &code]);
-        let parts: [&[u8]; 5] = [MAGIC, tag.as_bytes(), &[component], &facts, &code];
+        let mut hasher = self.hasher(key);
+        for part in [&code[..], &[component], &facts] {
+            hasher.update(part);
+        }
+        let tag = hasher.finalize();
+        let parts: [&[u8]; 5] = [&code, &[component], &facts, tag.as_bytes(), MAGIC];
         self.directory.write(key.as_name(), &parts)?;
         self.prune()?;
         Ok(())
     }
 
-    /// The keyed digest of an entry: of its name, and of its parts one after the other.
-    fn tag(&self, key: &Key, parts: &[&[u8]]) -> blake3::Hash {
+    /// The keyed digest of an entry: its name is fed, and its code and facts follow.
+    fn hasher(&self, key: &Key) -> blake3::Hasher {
         // Every name has the same length, so that no part of it can pass for content.
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
         hasher.update(key.0.as_bytes());
-        for part in parts {
-            hasher.update(part);
-        }
-        hasher.finalize()
-    }
-
-    /// Compares in constant time.
-    fn is_tag(&self, tag: &[u8], key: &Key, parts: &[&[u8]]) -> bool {
-        blake3::Hash::from_slice(tag).is_ok_and(|tag| tag == self.tag(key, parts))
+        hasher
     }
 
     /// Removes the oldest entries beyond the limit.
@@ -188,6 +247,61 @@ impl CodeCache {
             self.directory.remove(&name)?;
         }
         Ok(())
+    }
+}
+
+/// An entry whose tag is valid.
+struct Entry {
+    code_bytes: u64,
+    is_component: bool,
+    inventory: Inventory,
+}
+
+impl Entry {
+    /// The code as pages of the entry itself, locked; `None` if this process cannot have it so.
+    fn mapped(&self, engine: &Engine, file: &File) -> Option<Code> {
+        // A limit is for the memory of tenants.
+        if !leasehold_confine::locks_without_limit() {
+            return None;
+        }
+        // SAFETY: `put` wrote these bytes under this name, which the engine had serialised: the tag holds, and no other
+        // user can read the secret or write the file. This user's processes replace entries and never change one.
+        let code = unsafe {
+            if self.is_component {
+                // The engine has a function for open files of modules only.
+                let path = format!("/proc/self/fd/{}", file.as_raw_fd());
+                Component::deserialize_file(engine, path).map(Code::Component)
+            } else {
+                let file = file.try_clone().ok()?;
+                Module::deserialize_open_file(engine, file).map(Code::Module)
+            }
+        };
+        let code = code.ok()?;
+        let pages = match &code {
+            Code::Module(module) => module.image_range(),
+            Code::Component(component) => component.image_range(),
+        };
+        // SAFETY: locking reads the pages into memory, and changes nothing. They are unlocked when they are unmapped.
+        let locked = unsafe {
+            let length = pages.end.addr() - pages.start.addr();
+            rustix::mm::mlock(pages.start.cast_mut().cast(), length)
+        };
+        locked.is_ok().then_some(code)
+    }
+
+    /// The code in memory of this process.
+    fn copied(&self, engine: &Engine, file: &File) -> Option<Code> {
+        let mut code = vec![0; usize::try_from(self.code_bytes).ok()?];
+        file.read_exact_at(&mut code, 0).ok()?;
+        // SAFETY: as in `mapped`.
+        let code = unsafe {
+            if self.is_component {
+                Component::deserialize(engine, code).map(Code::Component)
+            } else {
+                Module::deserialize(engine, code).map(Code::Module)
+            }
+        };
+        code.ok()
     }
 }
 

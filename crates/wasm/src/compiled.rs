@@ -7,7 +7,7 @@ use leasehold_lease::{RegularFile, RegularFileError};
 use wasmparser::{BinaryReaderError, Parser};
 use wasmtime::{Engine, Module, component::Component};
 
-use crate::artifact::{CodeCache, Key};
+use crate::artifact::{CodeCache, Digest, Key};
 use crate::atomics::wait_for_none;
 use crate::bulk_instructions::chunk_bulk_operations;
 use crate::code::{Code, Entry, Form, HANDLER, Purpose, RUN, check_entry_type};
@@ -84,38 +84,55 @@ impl Compiled {
         cache: Option<&CodeCache>,
         check: impl FnOnce(&Compiled) -> Result<T, ProgramError>,
     ) -> Result<(Compiled, T), ProgramError> {
-        let Purpose { entry, form } = purpose;
-        let bytes = read(path)?;
         let Some(cache) = cache else {
-            let program = Compiled::from_bytes(purpose, engine, &bytes)?;
+            let program = Compiled::from_bytes(purpose, engine, &read(path)?)?;
             let checked = check(&program)?;
             return Ok((program, checked));
         };
-        let key = Key::new(engine, &bytes, form);
-        // It may have been compiled for the other entry: the checks before compilation report what
-        // it lacks.
-        let cached = cache.get(engine, &key);
-        let cached = cached.filter(|(code, _)| check_entry_type(entry, engine, code).is_ok());
-        if let Some((code, inventory)) = cached {
-            let image = match form {
-                Form::Whole | Form::Paged => None,
-                Form::ImageApart => separated(&to_binary(&bytes)?, &inventory)?.1,
-            };
-            let program = Compiled {
-                code,
-                form,
-                inventory,
-                image,
-            };
-            let checked = check(&program)?;
-            return Ok((program, checked));
-        }
-        let program = Compiled::from_bytes(purpose, engine, &bytes)?;
+        let (program, to_keep) = Compiled::cached(purpose, engine, path, cache)?;
         let checked = check(&program)?;
-        if let Err(error) = cache.put(&key, &program.code, &program.inventory) {
+        if let Some(key) = to_keep
+            && let Err(error) = cache.put(&key, &program.code, &program.inventory)
+        {
             tracing::warn!(%error, "a compiled program was not kept");
         }
         Ok((program, checked))
+    }
+
+    /// The program of the cache; or else it is compiled, and returned with the name under which it can be kept.
+    fn cached(
+        purpose: Purpose,
+        engine: &Engine,
+        path: &Path,
+        cache: &CodeCache,
+    ) -> Result<(Compiled, Option<Key>), ProgramError> {
+        let Purpose { entry, form } = purpose;
+        let digest = digest(path)?;
+        let key = Key::new(engine, &digest, form);
+        let of_cache = |(code, inventory), image| Compiled {
+            code,
+            form,
+            inventory,
+            image,
+        };
+        // It may have been compiled for the other entry: the checks before compilation report what
+        // it lacks.
+        let found = cache.get(engine, &key);
+        let found = found.filter(|(code, _)| check_entry_type(entry, engine, code).is_ok());
+        // Of a program that was compiled before, the file is needed for its image only.
+        let found = match (found, form) {
+            (Some(found), Form::Whole | Form::Paged) => return Ok((of_cache(found, None), None)),
+            (found, _) => found,
+        };
+        let bytes = read(path)?;
+        // The file may be another one by now.
+        let read = Digest::of(&bytes);
+        if let Some(found) = found.filter(|_| read == digest) {
+            let image = separated(&to_binary(&bytes)?, &found.1)?.1;
+            return Ok((of_cache(found, image), None));
+        }
+        let program = Compiled::from_bytes(purpose, engine, &bytes)?;
+        Ok((program, Some(Key::new(engine, &read, form))))
     }
 
     /// Checks and compiles a module, a component, or the text of either.
@@ -227,29 +244,42 @@ impl Compiled {
     }
 }
 
-/// The binary form of the program in a file, and what a run of it takes, without compiling it. Its function bodies are
-/// not looked at: it may be refused for them yet.
+/// Passes on the binary form of the program in a file, and what a run of it takes, without compiling it. Its function
+/// bodies are not looked at: it may be refused for them yet.
 ///
 /// # Errors
 ///
-/// `Read`, and what keeps the file from being WebAssembly.
-pub fn outline_in(path: &Path) -> Result<(Vec<u8>, Inventory), ProgramError> {
+/// `Read`, what keeps the file from being WebAssembly, and those of `take`.
+pub fn with_outline<T>(
+    path: &Path,
+    take: impl FnOnce(&[u8], Inventory) -> Result<T, ProgramError>,
+) -> Result<T, ProgramError> {
     let bytes = read(path)?;
     let (binary, survey) = outlined(&bytes)?;
-    Ok((binary.into_owned(), survey.inventory))
+    take(&binary, survey.inventory)
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ProgramError> {
-    let failed = |source| ProgramError::Read {
-        path: path.to_owned(),
-        source,
-    };
     RegularFile::open(path)
         .and_then(|file| file.read(MAX_PROGRAM_BYTES))
-        .map_err(|error| match error {
-            RegularFileError::Length { found, .. } => ProgramError::TooLarge { found },
-            error => failed(error.into()),
-        })
+        .map_err(|error| unreadable(path, error))
+}
+
+/// The digest of a file, which is not held in memory.
+fn digest(path: &Path) -> Result<Digest, ProgramError> {
+    RegularFile::open(path)
+        .and_then(|file| Digest::of_pieces(|take| file.for_each_block(MAX_PROGRAM_BYTES, take)))
+        .map_err(|error| unreadable(path, error))
+}
+
+fn unreadable(path: &Path, error: RegularFileError) -> ProgramError {
+    match error {
+        RegularFileError::Length { found, .. } => ProgramError::TooLarge { found },
+        error => ProgramError::Read {
+            path: path.to_owned(),
+            source: error.into(),
+        },
+    }
 }
 
 /// The program without its image, and the image, if it is one that has one memory.

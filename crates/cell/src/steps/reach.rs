@@ -126,9 +126,14 @@ impl Reach {
         let mut names = Vec::new();
         let mut validator = Validator::new_with_features(FEATURES);
         let mut depth = 0;
+        // The types of a module's imports need no validator.
+        let has_types = Parser::is_component(binary);
         for payload in Parser::new(0).parse_all(binary) {
             let payload = payload?;
-            let valid = validator.payload(&payload)?;
+            let valid = match has_types {
+                true => Some(validator.payload(&payload)?),
+                false => None,
+            };
             match payload {
                 wasmparser::Payload::Version { .. } => depth += 1,
                 wasmparser::Payload::ImportSection(section) if depth == 1 => {
@@ -144,7 +149,7 @@ impl Reach {
                 }
                 _ => {}
             }
-            let ValidPayload::End(types) = valid else {
+            let Some(ValidPayload::End(types)) = valid else {
                 continue;
             };
             depth -= 1;
