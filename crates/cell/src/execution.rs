@@ -180,7 +180,11 @@ impl ExecutionTemplate {
     /// # Errors
     /// When its memory reservation is too small.
     pub(crate) fn share(&self, tenant: TenantId) -> Result<Option<Joining>, BuildError> {
-        let Some(image) = self.program.image() else {
+        let shared = self
+            .program
+            .image()
+            .filter(|_| self.program.is_for_paging());
+        let Some(image) = shared else {
             return Ok(None);
         };
         let name = self.surroundings.args.first().map_or("", String::as_str);

@@ -16,8 +16,8 @@ const HOST: u64 = 8192;
 pub(crate) const HEAP: i32 = 4096;
 
 /// The most mappings that a memory in a pool takes: a slot its accessible part, what is
-/// inaccessible behind it, and one more while it is cleaned.
-pub(crate) const MEMORY: u64 = 3;
+/// inaccessible behind it, one more while it is cleaned, and two more for contents that are shown in the midst of it.
+pub(crate) const MEMORY: u64 = 5;
 
 /// The most mappings that a stack in a pool takes: itself and its guard.
 pub(crate) const STACK: u64 = 2;

@@ -217,6 +217,8 @@ impl Program {
             image_pages: self
                 .image
                 .as_ref()
+                // Where it is shown, the memory is charged for its pages.
+                .filter(|_| self.is_for_paging())
                 .map_or(0, |image| u64::from(image.pages())),
             stack: self.stack(),
             is_component: self.is_component(),
@@ -293,7 +295,7 @@ impl Program {
 
     /// Whether it was made for tenants that page.
     pub(crate) fn is_for_paging(&self) -> bool {
-        self.form != Form::Whole
+        self.form.is_for_paging()
     }
 
     /// The resources that a run takes before its first instruction.

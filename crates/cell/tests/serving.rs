@@ -50,6 +50,26 @@ fn a_component_answers_requests() {
 }
 
 #[test]
+fn a_large_initial_memory_is_shown_to_each_instance_as_it_was() {
+    let cell = cell();
+    let program = cell.load_handler(&common::guest("table.wasm"), &Lease::default());
+    assert!(program.expect("a program").image().is_some());
+    for fresh in KINDS {
+        let server = Server::start(&cell, "table.wasm", Lease::default(), at_a_time(4, fresh));
+        for _ in 0..10 {
+            // Side by side, and one after the other in the same slots; each overwrites a part of it.
+            let clients: Vec<_> = (0..4).map(|_| server.send("/")).collect();
+            for mut client in clients {
+                let answer = receive(&mut client).expect("a response");
+                assert_eq!(answer.text(), "0 of 262144 wrong\n");
+            }
+        }
+        server.tenant.kill();
+        assert_eq!(server.tenant.wait().expect("ended").exit, Exit::Killed);
+    }
+}
+
+#[test]
 fn a_head_that_is_there_comes_with_the_time_that_its_guest_took() {
     let cell = cell();
     let server = web(&cell, Serving::default());

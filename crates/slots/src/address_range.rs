@@ -8,8 +8,10 @@ use std::io;
 use std::ptr::NonNull;
 
 use rustix::mm::{
-    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap_anonymous, mprotect, munmap,
+    Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
+
+use crate::contents::Contents;
 
 /// Host page size assumed throughout: that of x86-64 and of stock arm64 kernels.
 pub const PAGE: usize = 4096;
@@ -141,7 +143,53 @@ impl AddressRange {
         Ok(())
     }
 
-    /// Gives the memory of pages back to the system; they read as zero afterwards.
+    /// Replaces pages of a memory that begins at `start` by those of a file, readable and writable: a page that
+    /// is written to is copied first.
+    ///
+    /// # Errors
+    ///
+    /// The system's: too many mappings. Then nothing has changed.
+    pub(crate) fn show(&self, start: usize, contents: &Contents) -> io::Result<()> {
+        let bytes = contents.bytes();
+        let at = self.range(start + bytes.start, bytes.len());
+        // SAFETY: within the mapping, to which there are no references; a private mapping changes no file.
+        unsafe {
+            mmap(
+                at,
+                bytes.len(),
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::PRIVATE | MapFlags::FIXED,
+                contents.file(),
+                0,
+            )
+        }?;
+        Ok(())
+    }
+
+    /// Undoes [`show`](Self::show): the pages are inaccessible, without memory, and as they were when the range was
+    /// reserved.
+    ///
+    /// # Errors
+    ///
+    /// The system's: too many mappings.
+    pub(crate) fn hide(&self, offset: usize, bytes: usize) -> io::Result<()> {
+        let start = self.range(offset, bytes);
+        // SAFETY: within the mapping, to which there are no references.
+        unsafe {
+            mmap_anonymous(
+                start,
+                bytes,
+                ProtFlags::empty(),
+                MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED,
+            )?;
+            // As in `new`; with the same advice the pages are one mapping with those around.
+            let _ = madvise(start, bytes, Advice::LinuxNoHugepage);
+        }
+        Ok(())
+    }
+
+    /// Gives the memory of pages back to the system; they read as zero afterwards, and where a file is
+    /// [shown](Self::show) as the file.
     ///
     /// # Errors
     ///

@@ -20,6 +20,17 @@ pub(crate) struct Dirty {
     /// Where pages are inaccessible from, if given-back pages are to become so; `None` leaves
     /// them accessible.
     forbidden: Option<usize>,
+    /// Where pages of a file are shown, if they are in the range.
+    shown: Option<Shown>,
+}
+
+/// Pages of a file in a dirty range.
+#[derive(Debug, Clone)]
+struct Shown {
+    pages: Range<usize>,
+    /// The range, all of which is mapped anew when the last page has been given back: what is left and right of a file
+    /// has no pages in common, and would never be one mapping again.
+    range: Range<usize>,
 }
 
 impl Dirty {
@@ -32,6 +43,7 @@ impl Dirty {
             discard: start..clear.start,
             clear,
             forbidden: None,
+            shown: None,
         }
     }
 
@@ -44,6 +56,21 @@ impl Dirty {
             discard: clear.end..end,
             clear,
             forbidden: Some(end),
+            shown: None,
+        }
+    }
+
+    /// Memory in which [contents](crate::contents::Contents) are shown at these addresses. Nothing of it stays
+    /// accessible.
+    pub(crate) fn showing(taken: Taken, pages: Range<usize>) -> Dirty {
+        let range = taken.accessible();
+        debug_assert!(pages.start >= range.start && pages.end <= range.end);
+        Dirty {
+            shown: Some(Shown {
+                pages,
+                range: range.clone(),
+            }),
+            ..Self::leaving(taken, 0)
         }
     }
 
@@ -73,6 +100,9 @@ impl Dirty {
             self.clear.start += done;
             return Ok(());
         }
+        if let Some(shown) = self.shown.clone() {
+            return self.step_showing(reservation, &shown, most);
+        }
         let end = self.discard.end;
         let block = (end - 1) / BLOCK * BLOCK;
         let least = block.max(self.discard.start);
@@ -88,6 +118,36 @@ impl Dirty {
             reservation.forbid(start, forbidden - start)?;
             self.forbidden = Some(start);
         }
+        Ok(())
+    }
+
+    /// A step in a range where pages of a file are shown. Whether one of them has a copy cannot be seen, so that each
+    /// counts as if it had.
+    fn step_showing(
+        &mut self,
+        reservation: &AddressRange,
+        Shown { pages, range }: &Shown,
+        most: usize,
+    ) -> io::Result<()> {
+        let end = self.discard.end;
+        let block = (end - 1) / BLOCK * BLOCK;
+        let least = block.max(range.start);
+        let start = if end > pages.end {
+            let least = least.max(pages.end);
+            end - reservation.suffix(least, end - least, most)?
+        } else if end > pages.start {
+            pages.start.max(end.saturating_sub(most * PAGE))
+        } else {
+            end - reservation.suffix(least, end - least, most)?
+        };
+        reservation.discard(start, end - start)?;
+        if start == range.start {
+            reservation.hide(start, range.len())?;
+            // Their page tables go, too.
+            let covered = range.end.next_multiple_of(BLOCK);
+            reservation.discard(start, covered - start)?;
+        }
+        self.discard.end = start;
         Ok(())
     }
 }

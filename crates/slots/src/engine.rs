@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType, StackCreator, StackMemory};
 
+use crate::contents::Contents;
 use crate::slot::{MEMORY_GUARD, SLOT_BYTES, Slot, SlotPool};
 use crate::stack::{Stack, StackPool};
 
@@ -13,7 +14,8 @@ struct SlotMemory(Slot);
 
 // SAFETY: a slot's first `accessible` bytes are readable and writable; the rest of its 4 GiB and
 // the guard after it are not. It never moves, and belongs to this memory until it is dropped. A
-// slot that is taken reads as zero, and cannot be cleaned while it is taken.
+// slot that is taken reads as zero, or as contents that its maker asked for, and cannot be cleaned while it is
+// taken.
 unsafe impl LinearMemory for SlotMemory {
     fn byte_size(&self) -> usize {
         self.0.accessible()
@@ -32,6 +34,46 @@ unsafe impl LinearMemory for SlotMemory {
     }
 }
 
+/// A memory as the engine asks for it.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted {
+    /// Whether its addresses have 64 bits.
+    pub is_64: bool,
+    /// Its size, bytes.
+    pub minimum: usize,
+    /// The addresses that are to be reserved for it, bytes.
+    pub reserved: Option<usize>,
+    /// The inaccessible ones after that, bytes.
+    pub guard: usize,
+}
+
+impl SlotPool {
+    /// Makes a memory in a slot, in which `contents` are shown, and which is zero elsewhere.
+    ///
+    /// # Errors
+    ///
+    /// When the pool's slots are not what the engine wants, no slot is clean, or the system refuses a call.
+    pub fn new_memory_showing(
+        &self,
+        wanted: Wanted,
+        contents: Option<&Contents>,
+    ) -> Result<Box<dyn LinearMemory>, String> {
+        let fits = !wanted.is_64
+            && wanted.minimum <= SLOT_BYTES
+            && wanted.reserved.is_none_or(|bytes| bytes <= SLOT_BYTES)
+            && wanted.guard as u64 <= MEMORY_GUARD;
+        if !fits {
+            return Err("the engine is not configured for this pool's slots".to_owned());
+        }
+        let slot = match contents {
+            Some(contents) => self.take_showing(wanted.minimum, contents),
+            None => self.take(wanted.minimum),
+        };
+        let slot = slot.map_err(|error| format!("no slot for a memory: {error}"))?;
+        Ok(Box::new(SlotMemory(slot)))
+    }
+}
+
 // SAFETY: `new_memory` gives exactly what was asked for or an error: a slot without another user,
 // at least as large as the reservation with at least the guard after it, zero-filled.
 unsafe impl MemoryCreator for SlotPool {
@@ -43,17 +85,13 @@ unsafe impl MemoryCreator for SlotPool {
         reserved_size_in_bytes: Option<usize>,
         guard_size_in_bytes: usize,
     ) -> Result<Box<dyn LinearMemory>, String> {
-        let fits = !ty.is_64()
-            && minimum <= SLOT_BYTES
-            && reserved_size_in_bytes.is_none_or(|bytes| bytes <= SLOT_BYTES)
-            && guard_size_in_bytes as u64 <= MEMORY_GUARD;
-        if !fits {
-            return Err("the engine is not configured for this pool's slots".to_owned());
-        }
-        let slot = self
-            .take(minimum)
-            .map_err(|error| format!("no slot for a memory: {error}"))?;
-        Ok(Box::new(SlotMemory(slot)))
+        let wanted = Wanted {
+            is_64: ty.is_64(),
+            minimum,
+            reserved: reserved_size_in_bytes,
+            guard: guard_size_in_bytes,
+        };
+        self.new_memory_showing(wanted, None)
     }
 }
 

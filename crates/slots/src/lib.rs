@@ -12,7 +12,7 @@
 //! 3. **A clean range reads as zero**, whatever its last user left there.
 //!
 //! The files, from the bottom: [`address_range`] is a reserved mapping, `cleaning` makes a part of it read as
-//! zero, [`range_pool`] holds equal ranges (one in use is `taken`), and on that stand [`slot`] for linear
+//! zero, [`contents`] are shown in memories instead of being copied, [`range_pool`] holds equal ranges (one in use is `taken`), and on that stand [`slot`] for linear
 //! memories and [`stack`] for fibers, in the sizes of [`stack_class`]; `engine` offers both to the engine. A
 //! range is accessed by its user alone: `taken` is the proof of it, which `cleaning` consumes. So `unsafe`
 //! stands where raw calls are made ([`address_range`]), where pages are overwritten (`cleaning`), and where the
@@ -20,7 +20,8 @@
 
 pub mod address_range;
 mod cleaning;
-mod engine;
+pub mod contents;
+pub mod engine;
 pub mod range_pool;
 pub mod slot;
 pub mod stack;

@@ -153,14 +153,18 @@ impl RangePool {
     }
 
     /// Takes a clean range, of which exactly `bytes` bytes behind the guard are then accessible; returns
-    /// what it had before, too.
+    /// what it had before, too. One with at most `resident` resident bytes is preferred.
     ///
     /// # Errors
     ///
     /// `QuotaExceeded` if no range is clean; the system's, and then nothing is taken.
-    pub(crate) fn take(&self, bytes: usize) -> io::Result<(Taken, CleanState)> {
+    pub(crate) fn take(&self, bytes: usize, resident: usize) -> io::Result<(Taken, CleanState)> {
         let mut ranges = self.ranges();
-        let range = match ranges.clean.pop() {
+        let fits = |range: &CleanRange| range.state.resident <= resident;
+        let preferred = ranges.clean.iter().rposition(fits);
+        let is_used_up = ranges.unused == self.capacity;
+        let preferred = preferred.or(ranges.clean.len().checked_sub(1).filter(|_| is_used_up));
+        let range = match preferred.map(|at| ranges.clean.remove(at)) {
             Some(range) => range,
             None if ranges.unused < self.capacity => {
                 ranges.unused += 1;

@@ -8,11 +8,13 @@
 //! the system or overwritten with zeros.
 
 use std::io;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use crate::address_range::PAGE;
 use crate::cleaning::Dirty;
+use crate::contents::Contents;
 use crate::range_pool::{Claim, CleanState, Cleaned, PoolState, RangePool};
 use crate::taken::Taken;
 
@@ -125,7 +127,27 @@ impl SlotPool {
     ///
     /// `QuotaExceeded` if no slot is clean; the system's if it refuses to make pages accessible.
     pub(crate) fn take(&self, bytes: usize) -> io::Result<Slot> {
-        let (taken, CleanState { resident, .. }) = self.ranges.take(bytes)?;
+        self.take_with(bytes, usize::MAX)
+    }
+
+    /// The same, but for what `contents` show.
+    ///
+    /// # Errors
+    ///
+    /// As those of [`take`](Self::take); `InvalidInput` if the contents are larger.
+    pub(crate) fn take_showing(&self, bytes: usize, contents: &Contents) -> io::Result<Slot> {
+        let shown = contents.bytes();
+        if shown.end > bytes {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // What is resident where the contents are would be given back here, and be missed elsewhere.
+        let mut slot = self.take_with(bytes, shown.start)?;
+        slot.show(contents)?;
+        Ok(slot)
+    }
+
+    fn take_with(&self, bytes: usize, resident: usize) -> io::Result<Slot> {
+        let (taken, CleanState { resident, .. }) = self.ranges.take(bytes, resident)?;
         let hidden = resident.saturating_sub(bytes);
         self.resident.fetch_sub(resident - hidden, Relaxed);
         Ok(Slot {
@@ -133,6 +155,7 @@ impl SlotPool {
             taken,
             resident,
             hidden,
+            shown: None,
         })
     }
 }
@@ -147,6 +170,8 @@ pub(crate) struct Slot {
     /// Resident bytes that this memory has not made accessible: they are zero, and still count as
     /// unused.
     hidden: usize,
+    /// Where in the reservation contents are shown.
+    shown: Option<Range<usize>>,
 }
 
 impl Slot {
@@ -159,6 +184,14 @@ impl Slot {
     /// Accessible bytes.
     pub(crate) fn accessible(&self) -> usize {
         self.taken.accessible().len()
+    }
+
+    fn show(&mut self, contents: &Contents) -> io::Result<()> {
+        let start = self.taken.accessible().start;
+        self.pool.ranges.reservation().show(start, contents)?;
+        let bytes = contents.bytes();
+        self.shown = Some(start + bytes.start..start + bytes.end);
+        Ok(())
     }
 
     /// Makes the first `bytes` bytes accessible; fewer than are accessible already changes
@@ -187,7 +220,11 @@ impl Drop for Slot {
         let beyond = self.resident.saturating_sub(accessible);
         let most = pool.keep_resident.saturating_mul(WARM_SLOTS);
         let room = most.saturating_sub(others + beyond) / PAGE * PAGE;
-        let kept = pool.keep_resident.min(accessible).min(room);
+        let before = match self.shown {
+            Some(_) => 0,
+            None => accessible,
+        };
+        let kept = pool.keep_resident.min(before).min(room);
         let resident = if beyond > 0 { self.resident } else { kept };
         pool.resident.fetch_add(resident, Relaxed);
         let then = CleanState {
@@ -195,7 +232,11 @@ impl Drop for Slot {
             resident,
         };
         // The block after its end is the slot's own: slots are multiples of blocks.
-        let dirty = Dirty::leaving(std::mem::take(&mut self.taken), kept);
+        let taken = std::mem::take(&mut self.taken);
+        let dirty = match self.shown.take() {
+            Some(shown) => Dirty::showing(taken, shown),
+            None => Dirty::leaving(taken, kept),
+        };
         pool.ranges.detach(dirty, then);
     }
 }

@@ -72,7 +72,7 @@ impl StackPool {
     ///
     /// `QuotaExceeded` if no stack is clean; the system's if it refuses to make pages accessible.
     pub(crate) fn take(&self) -> io::Result<Stack> {
-        let (taken, _) = self.ranges.take(self.bytes())?;
+        let (taken, _) = self.ranges.take(self.bytes(), usize::MAX)?;
         Ok(Stack {
             pool: self.clone(),
             taken,

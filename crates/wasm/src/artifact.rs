@@ -123,6 +123,7 @@ impl Key {
             Form::Whole => b"whole",
             Form::Paged => b"paged",
             Form::ImageApart => b"apart",
+            Form::ImageShown => b"shown",
         });
         feed.0.update(program.0.as_bytes());
         Key(feed.0.finalize().to_hex().to_string())

@@ -6,6 +6,7 @@ use wasmtime::{Engine, ExternType, Module, component::Component};
 
 use crate::bulk_instructions;
 use crate::error::ProgramError;
+use crate::image::Worth;
 use crate::limits::DATA;
 
 /// The initialiser that a core module without an entry point may export.
@@ -47,6 +48,9 @@ pub enum Form {
     Paged,
     /// In an [image](crate::image::Image), if they are worth it: for tenants that page, which share it.
     ImageApart,
+    /// In an image, if they are worth it, which is shown in the memory of each instance: for programs of which one
+    /// instance is made after the other.
+    ImageShown,
 }
 
 impl Form {
@@ -59,10 +63,24 @@ impl Form {
         }
     }
 
+    /// The contents that are worth an image of their own; `None` if none are.
+    pub(crate) fn worth(self) -> Option<Worth> {
+        match self {
+            Self::Whole | Self::Paged => None,
+            Self::ImageApart => Some(Worth::SHARED),
+            Self::ImageShown => Some(Worth::SHOWN),
+        }
+    }
+
+    /// Whether it is for tenants that page.
+    pub fn is_for_paging(self) -> bool {
+        matches!(self, Self::Paged | Self::ImageApart)
+    }
+
     /// Bytes of active data segments that the engine may copy when it makes an instance.
     pub(crate) fn data_bytes(self) -> usize {
         match self {
-            Self::Whole => DATA.size(),
+            Self::Whole | Self::ImageShown => DATA.size(),
             Self::Paged | Self::ImageApart => 0,
         }
     }
@@ -70,7 +88,7 @@ impl Form {
     /// Bytes of linear memory that an instruction may touch.
     pub(crate) fn bulk_bytes(self) -> u32 {
         match self {
-            Self::Whole => bulk_instructions::CHUNK,
+            Self::Whole | Self::ImageShown => bulk_instructions::CHUNK,
             Self::Paged | Self::ImageApart => bulk_instructions::PAGED_CHUNK,
         }
     }
@@ -107,10 +125,11 @@ impl Purpose {
 
     /// A program that is run in this way by a tenant with this lease.
     pub fn under(lease: &Lease, entry: Entry) -> Self {
-        Self {
-            entry,
-            form: Form::under(lease),
-        }
+        let form = match (Form::under(lease), entry) {
+            (Form::Whole, Entry::Handler) => Form::ImageShown,
+            (form, _) => form,
+        };
+        Self { entry, form }
     }
 }
 

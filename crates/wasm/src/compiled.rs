@@ -120,15 +120,15 @@ impl Compiled {
         let found = cache.get(engine, &key);
         let found = found.filter(|(code, _)| check_entry_type(entry, engine, code).is_ok());
         // Of a program that was compiled before, the file is needed for its image only.
-        let found = match (found, form) {
-            (Some(found), Form::Whole | Form::Paged) => return Ok((of_cache(found, None), None)),
+        let found = match (found, form.worth()) {
+            (Some(found), None) => return Ok((of_cache(found, None), None)),
             (found, _) => found,
         };
         let bytes = read(path)?;
         // The file may be another one by now.
         let read = Digest::of(&bytes);
         if let Some(found) = found.filter(|_| read == digest) {
-            let image = separated(&to_binary(&bytes)?, &found.1)?.1;
+            let image = separated(&to_binary(&bytes)?, &found.1, form)?.1;
             return Ok((of_cache(found, image), None));
         }
         let program = Compiled::from_bytes(purpose, engine, &bytes)?;
@@ -189,10 +189,10 @@ impl Compiled {
                 return Err(ProgramError::TooManyParts { what, count, most });
             }
         }
-        let (binary, image) = match form {
-            Form::Whole | Form::Paged => (binary, None),
-            Form::ImageApart => {
-                let (rest, image) = separated(&binary, &survey.inventory)?;
+        let (binary, image) = match form.worth() {
+            None => (binary, None),
+            Some(_) => {
+                let (rest, image) = separated(&binary, &survey.inventory, form)?;
                 (Cow::Owned(rest.into_owned()), image)
             }
         };
@@ -231,7 +231,7 @@ impl Compiled {
     pub fn image_in(path: &Path) -> Result<Option<Image>, ProgramError> {
         let bytes = read(path)?;
         let (binary, survey) = checked(&bytes)?;
-        Ok(separated(&binary, &survey.inventory)?.1)
+        Ok(separated(&binary, &survey.inventory, Form::ImageApart)?.1)
     }
 
     /// Counts the parts of a program that determine its loading time. The program is not validated.
@@ -282,13 +282,14 @@ fn unreadable(path: &Path, error: RegularFileError) -> ProgramError {
     }
 }
 
-/// The program without its image, and the image, if it is one that has one memory.
+/// The program without the image that it has in this form, and the image, if it is one that has one memory.
 fn separated<'a>(
     binary: &'a [u8],
     inventory: &Inventory,
+    form: Form,
 ) -> Result<(Cow<'a, [u8]>, Option<Image>), BinaryReaderError> {
-    match inventory.memories {
-        1 => take_image(binary),
+    match (inventory.memories, form.worth()) {
+        (1, Some(worth)) => take_image(binary, worth),
         _ => Ok((binary.into(), None)),
     }
 }

@@ -4,8 +4,9 @@
 //! other, at some 20 ns each, in code that is never warm: it runs once. Go's linker makes a segment
 //! of every few bytes between zeros: a program of 2 MB has 37,000 of them, and its start spent more
 //! time on them than on everything else. The engine's own answer, an image of the memory mapped
-//! copy-on-write, is not available to a memory of ours. So before a module is compiled, segments
-//! with little between them are replaced by one segment that covers them.
+//! copy-on-write, is not available to a memory of ours, and [ours](crate::image) is for programs that are started again
+//! and again. So before a module is compiled, segments with little between them are replaced by one segment that covers
+//! them.
 //!
 //! 1. *The meaning stays.* Only initial contents of memories that the module defines are merged:
 //!    the gap between two segments is zero then, and no code runs in the instance before all

@@ -3,14 +3,14 @@
 //! A language engine has 10 to 40 MB of them, the same for every tenant that runs it. Data segments
 //! are copied when an instance is made, so that each tenant has a copy of all of them. Outside the
 //! program, in a file in memory, they can be an area: tenants page it in when they touch it, share
-//! it, and copy pages when they write to them.
+//! it, and copy pages when they write to them. A tenant that does not page and answers requests has the file mapped
+//! into the memory of each instance.
 //!
 //! 1. *The meaning stays.* Only segments whose place is known are taken out, of a program with one
 //!    linear memory, and all of them or none (`segments`): the code that makes the memory copies
 //!    them before the program runs.
-//! 2. *Only where it pays.* The first access to a shared page is a fault. Contents of less than
-//!    [`LEAST`] bytes are copied as before, and so are contents that are scattered over much more
-//!    memory than their size.
+//! 2. *Only where it pays.* The first access to a shared page is a fault. Contents that are [not worth it](Worth),
+//!    since they are small or scattered, are copied as before.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use rustix::fs::MemfdFlags;
+use rustix::fs::{MemfdFlags, SealFlags};
 use wasm_encoder::RawSection;
 use wasmparser::{BinaryReaderError, Parser, Payload};
 
@@ -26,8 +26,28 @@ use crate::core_modules::rewrite_core_modules;
 use crate::data_segments::{Segment, segments};
 use crate::limits::MAX_DATA_BYTES;
 
-/// Fewer bytes are not worth an area of their own.
-pub const LEAST: usize = 64 << 10;
+/// The contents that are worth an image.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Worth {
+    /// Their bytes, at least.
+    pub least: usize,
+    /// How many times as much memory they are scattered over, at most.
+    pub spread: usize,
+}
+
+impl Worth {
+    /// As an area of their own. Fewer bytes are copied in less time, and each page of more memory has a frame.
+    pub const SHARED: Self = Self {
+        least: 64 << 10,
+        spread: 2,
+    };
+
+    /// Shown in a memory. Fewer bytes are copied in less time than the first accesses to pages of a file take.
+    pub const SHOWN: Self = Self {
+        least: 1 << 20,
+        spread: 8,
+    };
+}
 
 /// Bytes of a page of the host.
 pub const PAGE: usize = 4096;
@@ -41,7 +61,7 @@ struct Contents {
     /// The first page of the memory that it covers.
     first: u32,
     pages: u32,
-    file: File,
+    file: Arc<File>,
     digest: [u8; 32],
 }
 
@@ -52,7 +72,7 @@ impl Image {
     /// # Errors
     /// The parser's, if they are not well-formed.
     pub fn of(wasm: &[u8]) -> Result<Option<Image>, BinaryReaderError> {
-        Ok(take_image(wasm)?.1)
+        Ok(take_image(wasm, Worth::SHARED)?.1)
     }
 
     /// Pages of linear memory that it covers.
@@ -78,6 +98,11 @@ impl Image {
         self.0.file.try_clone()
     }
 
+    /// The same file, shared: no other descriptor is needed.
+    pub fn shared_file(&self) -> Arc<File> {
+        self.0.file.clone()
+    }
+
     /// One of its pages; `None` behind the last one.
     ///
     /// # Errors
@@ -92,19 +117,22 @@ impl Image {
         Ok(Some(bytes))
     }
 
-    /// The image that these segments make, if it is worth sharing.
-    fn from_segments(segments: &[Segment<'_>]) -> Option<io::Result<Image>> {
+    /// The image that these segments make, if it is worth one.
+    fn from_segments(segments: &[Segment<'_>], worth: Worth) -> Option<io::Result<Image>> {
         let bytes: usize = segments.iter().map(|segment| segment.data.len()).sum();
         let start = segments.iter().map(|segment| segment.start).min()?;
         let end = segments.iter().map(Segment::end).max()?;
         let (first, last) = (start / PAGE, end.div_ceil(PAGE));
         let covered = (last - first) * PAGE;
-        let worth = bytes >= LEAST && covered <= 2 * bytes && covered as u64 <= MAX_DATA_BYTES;
-        worth.then(|| Self::write(segments, first, last - first))
+        let is_worth = bytes >= worth.least
+            && covered <= worth.spread.saturating_mul(bytes)
+            && covered as u64 <= MAX_DATA_BYTES;
+        is_worth.then(|| Self::write(segments, first, last - first))
     }
 
     fn write(segments: &[Segment<'_>], first: usize, pages: usize) -> io::Result<Image> {
-        let file: File = rustix::fs::memfd_create("leasehold-image", MemfdFlags::CLOEXEC)?.into();
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let file: File = rustix::fs::memfd_create("leasehold-image", flags)?.into();
         file.set_len((pages * PAGE) as u64)?;
         let mut digest = blake3::Hasher::new();
         // In the order of the module: where segments overlap, the last one stays.
@@ -114,26 +142,32 @@ impl Image {
             digest.update(&(segment.data.len() as u64).to_le_bytes());
             digest.update(segment.data);
         }
+        let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
+        rustix::fs::fcntl_add_seals(&file, seals)?;
         Ok(Image(Arc::new(Contents {
             first: first as u32,
             pages: pages as u32,
-            file,
+            file: Arc::new(file),
             digest: digest.finalize().into(),
         })))
     }
 }
 
-/// The program without its image, and the image; the program as it is if it has none. Valid for
-/// programs that make one linear memory: with several, the one that it belongs to could not be
+/// The program without its image, and the image, if it is worth one; the program as it is if it has none. Valid
+/// for programs that make one linear memory: with several, the one that it belongs to could not be
 /// determined.
 ///
 /// # Errors
 /// The parser's, if `wasm` is not well-formed.
-pub(crate) fn take_image(wasm: &[u8]) -> Result<(Cow<'_, [u8]>, Option<Image>), BinaryReaderError> {
+pub(crate) fn take_image(
+    wasm: &[u8],
+    worth: Worth,
+) -> Result<(Cow<'_, [u8]>, Option<Image>), BinaryReaderError> {
     let mut images = Vec::new();
     let rewritten = rewrite_core_modules(wasm, &mut |module| {
         let segments = segments(module)?;
-        let image = segments.as_deref().and_then(Image::from_segments);
+        let image = segments.as_deref();
+        let image = image.and_then(|segments| Image::from_segments(segments, worth));
         match image {
             Some(Ok(image)) => {
                 images.push(image);
@@ -173,7 +207,9 @@ fn without_segments(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Image, LEAST, take_image};
+    use super::{Image, Worth, take_image};
+
+    const LEAST: usize = Worth::SHARED.least;
 
     /// A module whose memory holds these texts at these places, each followed by `bytes` bytes.
     fn module(places: &[(usize, char)], bytes: usize) -> Vec<u8> {
@@ -197,7 +233,7 @@ mod tests {
     #[test]
     fn an_image_is_what_the_segments_would_have_written() {
         let wasm = module(&[(5000, 'a'), (5000 + LEAST, 'b'), (6000, 'c')], LEAST);
-        let (rest, image) = take_image(&wasm).expect("well-formed");
+        let (rest, image) = take_image(&wasm, Worth::SHARED).expect("well-formed");
         let image = image.expect("worth sharing");
         assert_eq!((image.first(), image.pages()), (1, 33));
         let all = contents(&image);
@@ -209,7 +245,7 @@ mod tests {
             "the last one stays"
         );
         assert_eq!(at(6000 + LEAST), b'b');
-        let (again, none) = take_image(&rest).expect("well-formed");
+        let (again, none) = take_image(&rest, Worth::SHARED).expect("well-formed");
         assert!(none.is_none() && again == rest, "nothing of it is left");
         wasmparser::Validator::new()
             .validate_all(&rest)
@@ -222,7 +258,7 @@ mod tests {
             module(&[(0, 'a')], LEAST - 1),
             module(&[(0, 'a'), (8 * LEAST, 'b')], LEAST / 2),
         ] {
-            let (same, image) = take_image(&wasm).expect("well-formed");
+            let (same, image) = take_image(&wasm, Worth::SHARED).expect("well-formed");
             assert!(image.is_none() && same == wasm);
         }
     }
@@ -244,7 +280,7 @@ mod tests {
              $a)))"
         );
         let wasm = wat::parse_str(text).expect("a component");
-        let (same, image) = take_image(&wasm).expect("well-formed");
+        let (same, image) = take_image(&wasm, Worth::SHARED).expect("well-formed");
         assert!(image.is_none() && same == wasm);
     }
 }

@@ -17,6 +17,8 @@ use super::state::{CellMemory, with};
 use leasehold_pager::{AttachmentId, Ending, PAGE, Refused, Sharing};
 use leasehold_pager_linux::Error;
 use leasehold_reclaim::GroupId;
+use leasehold_slots::contents::Contents;
+use leasehold_slots::engine::Wanted;
 use leasehold_slots::slot::{MEMORY_GUARD, MEMORY_RESERVATION, SlotPool};
 use leasehold_wasm::image::Image;
 use std::cell::Cell;
@@ -34,7 +36,7 @@ unsafe impl MemoryCreator for Memories {
         &self,
         ty: MemoryType,
         minimum: usize,
-        maximum: Option<usize>,
+        _maximum: Option<usize>,
         reserved_size_in_bytes: Option<usize>,
         guard_size_in_bytes: usize,
     ) -> Result<Box<dyn LinearMemory>, String> {
@@ -47,14 +49,17 @@ unsafe impl MemoryCreator for Memories {
                 .and_then(|creating| with(|memory| memory.make(creating, minimum)).flatten()),
         };
         let Some(paged) = paged else {
-            let slot = self.0.new_memory(
-                ty,
+            let wanted = Wanted {
+                is_64: ty.is_64(),
                 minimum,
-                maximum,
-                reserved_size_in_bytes,
-                guard_size_in_bytes,
-            )?;
-            return Ok(slot);
+                reserved: reserved_size_in_bytes,
+                guard: guard_size_in_bytes,
+            };
+            let image = creating
+                .as_ref()
+                .and_then(|creating| creating.image.as_ref());
+            let contents = image.map(shown).transpose()?;
+            return self.0.new_memory_showing(wanted, contents.as_ref());
         };
         let fits = !ty.is_64()
             && reserved_size_in_bytes.is_none_or(|bytes| bytes as u64 <= MEMORY_RESERVATION)
@@ -64,6 +69,13 @@ unsafe impl MemoryCreator for Memories {
         }
         paged.map(|paged| Box::new(paged) as Box<dyn LinearMemory>)
     }
+}
+
+/// The contents of a memory that does not page.
+fn shown(image: &Image) -> Result<Contents, String> {
+    let (first, pages) = (image.first() as usize, image.pages() as usize);
+    let contents = Contents::new(image.shared_file(), first, pages);
+    contents.map_err(|error| format!("the initial memory of the program: {error}"))
 }
 
 /// The linear memory that the engine is about to make.
