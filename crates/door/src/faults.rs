@@ -21,6 +21,9 @@ static MET: AtomicU64 = AtomicU64::new(0);
 /// Tenants whose calls pass uncounted: those with a number below it.
 static SPARED: AtomicU64 = AtomicU64::new(0);
 
+/// The greatest number of a tenant so far, and one more.
+static LATEST: AtomicU64 = AtomicU64::new(0);
+
 thread_local! {
     /// On whose behalf this thread works.
     static TENANT: Cell<u64> = const { Cell::new(NONE) };
@@ -63,9 +66,14 @@ pub fn met() -> Option<Call> {
     Call::ALL.get(index).copied()
 }
 
-/// Lets the calls for tenants with a smaller number pass uncounted, whatever the plan is.
-pub fn spare_below(number: u64) {
-    SPARED.store(number, SeqCst);
+/// Lets the calls for all tenants that there were so far pass uncounted, whatever the plan is.
+pub fn spare() {
+    SPARED.store(LATEST.load(SeqCst), SeqCst);
+}
+
+/// Spares no tenant any more.
+pub fn spare_none() {
+    SPARED.store(0, SeqCst);
 }
 
 fn bit(call: Call) -> u64 {
@@ -97,13 +105,18 @@ fn is_spared() -> bool {
             .is_ok_and(|tenant| tenant < below)
 }
 
-/// Does `work` of this thread on behalf of a tenant, by a number that the caller gives its tenants.
-pub fn on_behalf_of<R>(tenant: u64, work: impl FnOnce() -> R) -> R {
+/// Does `work` of this thread on behalf of a tenant, by the number that `tenant` returns: no other tenant of
+/// the process has it, and later tenants have greater ones.
+pub fn on_behalf_of<R>(tenant: impl FnOnce() -> u64, work: impl FnOnce() -> R) -> R {
     struct Back(u64);
     impl Drop for Back {
         fn drop(&mut self) {
             TENANT.set(self.0);
         }
+    }
+    let tenant = tenant();
+    if tenant != NONE {
+        LATEST.fetch_max(tenant.saturating_add(1), SeqCst);
     }
     let _back = Back(TENANT.replace(tenant));
     work()
@@ -113,7 +126,7 @@ const _: () = assert!(Call::ALL.len() <= 64, "a bit for each kind");
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, Plan, arm, disarm, met, on_behalf_of, pass, spare_below};
+    use super::{Call, Plan, arm, disarm, met, on_behalf_of, pass, spare, spare_none};
     use rustix::io::Errno;
 
     #[test]
@@ -124,20 +137,20 @@ mod tests {
             errno: Errno::IO.raw_os_error(),
             only,
         };
-        spare_below(5);
+        on_behalf_of(|| 4, spare);
         arm(plan(None));
         for _ in 0..9 {
-            assert_eq!(on_behalf_of(4, || pass(Call::Map)), Ok(()));
+            assert_eq!(on_behalf_of(|| 4, || pass(Call::Map)), Ok(()));
         }
         assert_eq!((pass(Call::Map), met()), (Ok(()), None));
-        let failed = on_behalf_of(4, || on_behalf_of(5, || pass(Call::Sync)));
+        let failed = on_behalf_of(|| 4, || on_behalf_of(|| 5, || pass(Call::Sync)));
         assert_eq!((failed, met()), (Err(Errno::IO), Some(Call::Sync)));
         assert_eq!((pass(Call::Map), pass(Call::Map)), (Err(Errno::IO), Ok(())));
         assert_eq!((met(), disarm(), met()), (Some(Call::Sync), 4, None));
         arm(plan(Some(Call::Look)));
         assert!([(); 9].iter().all(|()| pass(Call::Map).is_ok()));
         assert_eq!(disarm(), 0);
-        spare_below(0);
+        spare_none();
         assert!(Call::ALL.iter().all(|call| !call.errnos().is_empty()));
     }
 }

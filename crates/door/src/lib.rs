@@ -148,11 +148,12 @@ pub fn pass(_: Call) -> Result<(), Errno> {
 #[cfg(feature = "faults")]
 pub use faults::pass;
 
-/// Does `work` of this thread on behalf of a tenant, by a number that the caller gives its tenants.
+/// Does `work` of this thread on behalf of a tenant, by the number that `tenant` returns: no other tenant of
+/// the process has it, and later tenants have greater ones. Only tests ask for it.
 #[cfg(not(feature = "faults"))]
 #[inline(always)]
 #[allow(clippy::inline_always, reason = "the door of tests can be shut")]
-pub fn on_behalf_of<R>(_: u64, work: impl FnOnce() -> R) -> R {
+pub fn on_behalf_of<R>(_: impl FnOnce() -> u64, work: impl FnOnce() -> R) -> R {
     work()
 }
 
