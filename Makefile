@@ -4,7 +4,7 @@ SHELL := bash
 RUN := cargo run --quiet --release --package leasehold-cli --
 # Parts that do not link the wasm engine are tested in `dev` (with debug assertions), the rest in
 # `release`, so that the engine is compiled once.
-PURE := --package leasehold-abi --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux --package leasehold-lease --package leasehold-crossing --package leasehold-exchange --package leasehold-io-thread --package leasehold-front --package leasehold-outgoing --package leasehold-confine --package leasehold-lockscope --package leasehold-locksite --package leasehold-keyvalue
+PURE := --package leasehold-abi --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux --package leasehold-lease --package leasehold-crossing --package leasehold-door --package leasehold-exchange --package leasehold-io-thread --package leasehold-front --package leasehold-outgoing --package leasehold-confine --package leasehold-lockscope --package leasehold-locksite --package leasehold-keyvalue
 # The tracer of LockScope: needs clang and libelf to build, root to run.
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold --package leasehold-slots --package leasehold-wasm --package leasehold-preempt --package leasehold-cell --package leasehold-node --package leasehold-attack --package leasehold-study --package leasehold-cli

@@ -14,6 +14,9 @@
 //! 5. **A find can be repeated.** It is played several times before it counts, and made smaller as
 //!    long as it still occurs (`search`).
 //!
+//! Kills at any instant of a `cabi_realloc` that is slow or never returns are apart ([`stuck`]): for each function that
+//! can return a list or a string.
+//!
 //! The score of an attack is the largest of its measures, each as a multiple of the promised value
 //! ([`Observation::measures`]): 1 is the promise.
 
@@ -29,6 +32,7 @@ mod score;
 mod search;
 mod shrink;
 pub mod steps;
+pub mod stuck;
 
 pub use known::{KNOWN, Known};
 pub use offer::{Flat, Meaning, Offer, Offers};

@@ -72,6 +72,8 @@ pub struct Offer {
     pub parameters: Vec<(Flat, Meaning)>,
     /// Its result.
     pub result: Option<Flat>,
+    /// Whether it can return a list or a string, for which the host calls `cabi_realloc`.
+    pub reallocates: bool,
 }
 
 /// Everything that a cell offers.
@@ -197,6 +199,7 @@ fn offer(module: &str, line: &str) -> Result<Offer> {
         name: name.to_owned(),
         parameters,
         result,
+        reallocates: false,
     })
 }
 
@@ -245,6 +248,9 @@ fn imports(resolve: &Resolve, world: WorldId) -> Vec<Offer> {
                 name: function.name.clone(),
                 parameters: flat.into_iter().zip(meanings).collect(),
                 result: signature.results.first().map(self::flat),
+                reallocates: function
+                    .result
+                    .is_some_and(|result| has_list(resolve, &result)),
             });
         }
         for (name, id) in &interface.types {
@@ -254,6 +260,7 @@ fn imports(resolve: &Resolve, world: WorldId) -> Vec<Offer> {
                     name: format!("[resource-drop]{name}"),
                     parameters: vec![(Flat::I32, Meaning::Handle)],
                     result: None,
+                    reallocates: false,
                 });
             }
         }
@@ -267,6 +274,33 @@ fn flat(kind: &WasmType) -> Flat {
         WasmType::F32 => Flat::F32,
         WasmType::F64 => Flat::F64,
         WasmType::I32 | WasmType::Pointer | WasmType::Length => Flat::I32,
+    }
+}
+
+/// Whether values of a type can have a list or a string in them.
+fn has_list(resolve: &Resolve, kind: &Type) -> bool {
+    let has = |kind: &Type| has_list(resolve, kind);
+    let id = match kind {
+        Type::String => return true,
+        Type::Id(id) => *id,
+        _ => return false,
+    };
+    match &resolve.types[id].kind {
+        TypeDefKind::List(_) => true,
+        TypeDefKind::Type(other) | TypeDefKind::Option(other) => has(other),
+        TypeDefKind::Tuple(tuple) => tuple.types.iter().any(has),
+        TypeDefKind::Record(record) => record.fields.iter().any(|field| has(&field.ty)),
+        TypeDefKind::Result(result) => result.ok.iter().chain(&result.err).any(has),
+        TypeDefKind::Variant(variant) => {
+            let cases = variant.cases.iter();
+            cases.filter_map(|case| case.ty.as_ref()).any(has)
+        }
+        TypeDefKind::Handle(_)
+        | TypeDefKind::Resource
+        | TypeDefKind::Flags(_)
+        | TypeDefKind::Enum(_) => false,
+        // No type of such a kind is in these packages; one that is added must be looked at.
+        _ => true,
     }
 }
 

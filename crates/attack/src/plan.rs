@@ -54,6 +54,14 @@ pub enum Realloc {
     Grow,
     /// Returns an address outside the memory.
     Outside,
+    /// Returns the same place each time, but takes `turns` of a loop while a step of the last block, its
+    /// `step`-th from 0 on, is taken; for ever with 2³² - 1.
+    Late {
+        /// Turns of the loop.
+        turns: u32,
+        /// The step.
+        step: u32,
+    },
 }
 
 /// Steps, and the number of their repetitions.

@@ -131,9 +131,18 @@ impl<'a> Writer<'a> {
                 )?;
             }
             Form::Component => {
+                // A realloc that is late says whether it was called then.
+                let answer = match self.plan.realloc {
+                    Realloc::Late { .. } => "(i32.eqz (global.get $taken))",
+                    _ => "(i32.const 0)",
+                };
                 writeln!(
                     self.text,
-                    "  (func (export \"wasi:cli/run@0.2.12#run\") (result i32) (call $prepare){calls}{end} (i32.const 0))"
+                    "  (global $late (mut i32) (i32.const 0)) (global $taken (mut i32) (i32.const 0))"
+                )?;
+                writeln!(
+                    self.text,
+                    "  (func (export \"wasi:cli/run@0.2.12#run\") (result i32) (call $prepare){calls}{end} {answer})"
                 )?;
                 writeln!(
                     self.text,
@@ -145,6 +154,7 @@ impl<'a> Writer<'a> {
                         Realloc::Grow =>
                             format!("(drop (memory.grow (i32.const 1))) (i32.const {REST})"),
                         Realloc::Outside => "(i32.const 2147483640)".to_owned(),
+                        Realloc::Late { turns, .. } => late(turns),
                     }
                 )?;
             }
@@ -157,8 +167,19 @@ impl<'a> Writer<'a> {
             self.text,
             "  (func $block{index} (local $round i32) (local $at i32)\n    (loop $again"
         )?;
-        for step in &block.steps {
+        let is_last = index + 1 == self.plan.blocks.len();
+        for (number, step) in (0..).zip(&block.steps) {
+            let is_late = is_last
+                && matches!(self.plan.realloc, Realloc::Late { step, .. } if step == number);
+            if is_late {
+                self.text
+                    .push_str("      (global.set $late (i32.const 1))\n");
+            }
             self.step(step)?;
+            if is_late {
+                self.text
+                    .push_str("      (global.set $late (i32.const 0))\n");
+            }
         }
         self.text
             .push_str("      (local.set $round (i32.add (local.get $round) (i32.const 1)))\n");
@@ -298,6 +319,23 @@ impl<'a> Writer<'a> {
             Place::Rest => REST,
         }
     }
+}
+
+/// The body of a `cabi_realloc` that takes so many turns while it is late.
+pub(crate) fn late(turns: u32) -> String {
+    let turns = match turns {
+        u32::MAX => "(br $again)".to_owned(),
+        turns => format!(
+            "(br_if $again (i32.lt_u
+          (local.tee $turn (i32.add (local.get $turn) (i32.const 1))) (i32.const {turns})))"
+        ),
+    };
+    format!(
+        "(local $turn i32)
+    (if (global.get $late)
+      (then (global.set $taken (i32.const 1)) (loop $again {turns})))
+    (i32.const {REST})"
+    )
 }
 
 fn slot_address(call: u32) -> u32 {

@@ -486,7 +486,7 @@ fn kernel(keep_resident: usize) -> Kernel<MapBacking> {
         parcel_ps: 0,
         execution_ps: 0,
     };
-    Kernel::new(config, costs, MapBacking)
+    Kernel::new(config, costs, MapBacking::default())
 }
 
 /// Processor time of ending a tenant of a kernel, ns.

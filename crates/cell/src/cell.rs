@@ -34,6 +34,7 @@ use crate::start_error::StartError;
 use crate::starting::Client;
 use crate::steps::{RaisedSteps, RowId, StepSamples, StepUse, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
+use leasehold_door::pass;
 use leasehold_exchange::Intake;
 use leasehold_kernel::Errno;
 use leasehold_lease::Lease;
@@ -151,6 +152,7 @@ impl Cell {
             let inbox = inbox.clone();
             let shared = (ends_fit.clone(), raised.clone());
             let config = config.clone();
+            pass(leasehold_door::Call::StartThread)?;
             std::thread::Builder::new()
                 .name("leasehold-cell".into())
                 .spawn(move || {
@@ -173,9 +175,12 @@ impl Cell {
             .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))?;
         let io = Arc::new(Io::start(core)?);
         let _ = give_io.send(io.clone());
-        let (realtime, held) = started
+        let begun = started
             .recv()
-            .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))??;
+            .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))
+            .flatten();
+        // Without a cell no thread of it is left.
+        let (realtime, held) = begun.inspect_err(|_| io.stop())?;
         let overhead = dispatch::overhead(&config);
         // Without real-time priority the host may take any amount of time.
         let limit = (realtime == Realtime::Granted).then(RealtimeLimit::of_host);

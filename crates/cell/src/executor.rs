@@ -223,7 +223,7 @@ impl Executor {
             timer,
             monotonic_ns,
             || self.inbox.is_quiet(),
-            memory::refill,
+            || memory::refill() || self.pools.retry(),
         );
         let now = monotonic_ns();
         if timeout != Some(Duration::ZERO) {

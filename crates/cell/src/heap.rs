@@ -9,6 +9,7 @@
 //! blocks which are freed [meanwhile](keep_freed) are kept: their bytes are a list that takes no other memory,
 //! until their pages have gone ([`Blocks::clean`]).
 
+use leasehold_door::{Call, pass};
 use leasehold_slots::address_range::PAGE;
 use mimalloc::MiMalloc;
 use rustix::mm::{Advice, madvise};
@@ -166,7 +167,8 @@ impl Blocks {
             if from < end {
                 let at = first.as_ptr().cast::<u8>().add(from - start);
                 // On failure the pages are given back with the block.
-                let _ = madvise(at.cast(), end - from, Advice::LinuxDontNeed);
+                let _ = pass(Call::Advise)
+                    .and_then(|()| madvise(at.cast(), end - from, Advice::LinuxDontNeed));
                 block.rest = from - start;
                 return (end - from) / PAGE;
             }

@@ -169,7 +169,7 @@ impl Local {
             max_region_bytes: MOST_REGION,
             timer_floor_ns: TIMER_FLOOR,
         };
-        let mut kernel = Kernel::new(kernel_config, profile.kernel_costs(), MapBacking);
+        let mut kernel = Kernel::new(kernel_config, profile.kernel_costs(), MapBacking::default());
         let groups = kernel.groups_mut();
         let slot = |bytes| profile.slot_ps(bytes);
         let classes = Classes {

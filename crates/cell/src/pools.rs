@@ -3,7 +3,7 @@
 
 use crate::heap::Blocks;
 use crate::memory::{self, Left, Memories, Tenancy};
-use leasehold_slots::range_pool::Claim;
+use leasehold_slots::range_pool::{Claim, Retried, STEP_PAGES};
 use leasehold_slots::slot::SlotPool;
 use leasehold_slots::stack::StackPool;
 use leasehold_slots::stack_class::StackClass;
@@ -97,6 +97,15 @@ impl Pools {
         }
         memory::claim(&mut dirty.paged);
         dirty.blocks.claim();
+    }
+
+    /// Takes one step in cleaning what the system refused to clean; returns true if it did.
+    pub(crate) fn retry(&self) -> bool {
+        let slots = || self.slots.retry(STEP_PAGES);
+        let stacks = self.stacks.iter().filter_map(OnceLock::get);
+        let mut retried =
+            std::iter::once_with(slots).chain(stacks.map(|stacks| stacks.retry(STEP_PAGES)));
+        retried.any(|retried| retried == Retried::Stepped)
     }
 
     /// Cleans up to `pages` pages, slots first; returns how many.

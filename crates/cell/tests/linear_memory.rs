@@ -166,7 +166,7 @@ fn cleaning_visits_every_page_that_was_accessible_in_bounded_steps_and_no_other(
         left -= cleaned.pages;
         assert_eq!(cleaned.remaining, left);
     }
-    assert_eq!((pool.state().clean, pool.state().lost), (4, 0));
+    assert_eq!((pool.state().clean, pool.state().quarantined), (4, 0));
     assert_eq!(pool.clean_step(7), Default::default());
 }
 
@@ -383,5 +383,5 @@ fn guests_run_on_the_stacks_of_the_pool() {
         assert_eq!(stacks.state().taken, 0);
         while stacks.clean_step(STEP_PAGES).remaining > 0 {}
     }
-    assert_eq!((stacks.state().clean, stacks.state().lost), (2, 0));
+    assert_eq!((stacks.state().clean, stacks.state().quarantined), (2, 0));
 }

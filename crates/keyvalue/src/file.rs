@@ -1,5 +1,6 @@
 //! The file of a store, which does not grow beyond a bound.
 
+use leasehold_door::{Call, pass};
 use redb::StorageBackend;
 use std::fs::File;
 use std::io::{Error, ErrorKind, Result};
@@ -30,25 +31,32 @@ impl BoundedFile {
 
 impl StorageBackend for BoundedFile {
     fn len(&self) -> Result<u64> {
+        pass(Call::Store)?;
         Ok(self.file.metadata()?.len())
     }
 
     fn read(&self, offset: u64, out: &mut [u8]) -> Result<()> {
+        pass(Call::Store)?;
         self.file.read_exact_at(out, offset)
     }
 
     fn set_len(&self, length: u64) -> Result<()> {
         match length <= self.most {
-            true => self.file.set_len(length),
+            true => {
+                pass(Call::Store)?;
+                self.file.set_len(length)
+            }
             false => Err(Error::from(ErrorKind::QuotaExceeded)),
         }
     }
 
     fn sync_data(&self) -> Result<()> {
+        pass(Call::Store)?;
         self.file.sync_data()
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> Result<()> {
+        pass(Call::Store)?;
         self.file.write_all_at(data, offset)
     }
 }

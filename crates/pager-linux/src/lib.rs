@@ -52,7 +52,7 @@
 //! | frames that are held for the node | `hold` |
 //! | giving addresses back soon, contents later | `detach` |
 //! | the host's own accesses | `host_access` |
-//! | system calls, which tests make fail | `door`; on ranges of addresses: `span` |
+//! | system calls on ranges of addresses | `span` |
 //! | what the kernel offers, and why something is refused | `probe`, `error` |
 //! | what these are made of | `bits` |
 //!
@@ -104,7 +104,6 @@ mod batch;
 mod bits;
 mod copied;
 mod detach;
-mod door;
 mod engine;
 mod error;
 mod fault;
@@ -124,9 +123,6 @@ mod store;
 mod swap_file;
 mod userfault;
 
-pub use door::Call;
-#[cfg(feature = "faults")]
-pub use door::faults;
 pub use error::Error;
 pub use hold::{Held, Locking};
 pub use holders::Limits;

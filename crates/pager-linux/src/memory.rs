@@ -1,6 +1,7 @@
 //! The memory of an area: an extent of the cell's file whose cached pages are its frames, and its
 //! places in storage.
 
+use leasehold_door::{Call, pass};
 use std::fs::File;
 use std::io;
 
@@ -8,7 +9,6 @@ use leasehold_pager::{PAGE, ReservationId, Sparse};
 use rustix::io::Errno;
 
 use crate::bits::Bits;
-use crate::door::{Call, pass};
 use crate::page_file::{Extent, PageFile};
 use crate::slots::NOWHERE;
 use crate::span::BYTES;

@@ -7,6 +7,7 @@
 //! An extent is given to the next area only after all of it was punched out, and after no mapping
 //! of it is left: what cannot be punched or unmapped now stays in *limbo*, and is tried again.
 
+use leasehold_door::{Call, pass};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -14,7 +15,6 @@ use leasehold_pager::PAGE;
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::io::Errno;
 
-use crate::door::{Call, pass};
 use crate::store::{read_all, write_all};
 
 /// Bytes of the file: far more than there are addresses, and less than an offset can be.

@@ -5,6 +5,7 @@ use std::fs::File;
 use std::marker::PhantomData;
 use std::{fmt, io};
 
+use leasehold_door::{Call, pass};
 use leasehold_pager::{
     Account, AreaId, AttachmentId, Contract, Counts, Ending, PAGE, Pager, Refused, ReservationId,
     Sharing, Sparse, Usage,
@@ -267,7 +268,10 @@ impl Paging {
     /// # Errors
     /// [`Refused::Empty`] for an empty file; [`Error::System`].
     pub fn create_image(&self, file: File, sharing: Sharing) -> Result<AreaId, Error> {
-        let bytes = file.metadata().map_err(system("ask for a file's length"))?;
+        let asked = pass(Call::Ask).map_err(io::Error::from);
+        let bytes = asked
+            .and_then(|()| file.metadata())
+            .map_err(system("ask for a file's length"))?;
         let pages = bytes.len().div_ceil(PAGE);
         let pages = u32::try_from(pages).map_err(|_| Error::Misplaced {
             address: 0,

@@ -1,5 +1,6 @@
 //! Checks which features the kernel offers to this user.
 
+use leasehold_door::{Call, pass};
 use linux_raw_sys::general::{
     UFFD_FEATURE_MINOR_SHMEM, UFFD_FEATURE_MISSING_SHMEM, UFFD_FEATURE_PAGEFAULT_FLAG_WP,
     UFFD_FEATURE_SIGBUS, UFFD_FEATURE_WP_ASYNC, UFFD_FEATURE_WP_HUGETLBFS_SHMEM,
@@ -7,7 +8,6 @@ use linux_raw_sys::general::{
 use rustix::fs::{MemfdFlags, memfd_create};
 use rustix::io::Errno;
 
-use crate::door::{Call, pass};
 use crate::span::Span;
 use crate::userfault::Userfault;
 

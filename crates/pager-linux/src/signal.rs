@@ -6,13 +6,13 @@
 //! allocates at most a block: never during another allocation, since none touches guest memory. It
 //! reads and writes the store with plain system calls.
 
+use leasehold_door::{Call, pass};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
 use std::io;
 use std::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
-use crate::door::{Call, pass};
 use crate::engine::Engine;
 use crate::fault::{Access, Served};
 use crate::refusal::{Answer, Denied};

@@ -3,6 +3,7 @@
 //! Every call is on addresses that the owner of a [`Paging`](crate::Paging) gave to it, or that
 //! were mapped here; that is what makes them sound, and is said once, at [`Span::new`].
 
+use leasehold_door::{Call, pass};
 use std::ffi::c_void;
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,8 +11,6 @@ use std::os::fd::BorrowedFd;
 use rustix::mm::{Advice, MapFlags, MlockFlags, MremapFlags, ProtFlags};
 
 use leasehold_pager::PAGE;
-
-use crate::door::{Call, pass};
 
 /// Bytes of a page.
 pub(crate) const BYTES: usize = PAGE as usize;

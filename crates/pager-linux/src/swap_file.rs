@@ -1,5 +1,6 @@
 //! A swap file: one per node, on blocks that are allocated when it is made.
 
+use leasehold_door::{Call, pass};
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
@@ -9,7 +10,6 @@ use leasehold_pager::PAGE;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-use crate::door::{Call, pass};
 use crate::store::Store;
 
 /// A swap file that could not be made.
@@ -61,7 +61,7 @@ impl SwapFile {
     ///
     /// # Errors
     /// [`SwapFileError`] names what failed: the file exists, the file system is full, is in memory, or
-    /// has no direct input and output. Nothing is left of it.
+    /// has no direct input and output. Nothing is left of it, unless its name could not be removed.
     pub fn create(path: &Path, pages: u32) -> Result<SwapFile, SwapFileError> {
         let failed = |doing| {
             move |source| SwapFileError::System {
@@ -80,7 +80,10 @@ impl SwapFile {
             .custom_flags(OFlags::DIRECT.bits() as i32)
             .open(path)
             .map_err(failed("create for direct input and output"))?;
-        std::fs::remove_file(path).map_err(failed("remove its name"))?;
+        pass(Call::MakeSwap)
+            .map_err(io::Error::from)
+            .and_then(|()| std::fs::remove_file(path))
+            .map_err(failed("remove its name"))?;
         if pages > 0 {
             let bytes = u64::from(pages) * PAGE;
             pass(Call::MakeSwap)

@@ -1,5 +1,6 @@
 //! The userfaultfd of a cell: putting pages into page tables, and protecting them.
 
+use leasehold_door::{Call, pass};
 use std::io;
 use std::os::fd::OwnedFd;
 
@@ -16,7 +17,6 @@ use rustix::io::Errno;
 use rustix::ioctl::{Updater, ioctl};
 use rustix::mm::UserfaultfdFlags;
 
-use crate::door::{Call, pass};
 use crate::span::{BYTES, Span};
 
 /// `UFFDIO_CONTINUE_MODE_WP`, since Linux 6.4: map protected from writing.

@@ -5,6 +5,7 @@
 //! ticker thread that competes with the cell for the processor, and nothing happens between two
 //! deadlines.
 
+use leasehold_door::{Call, pass};
 use std::io;
 use std::ptr;
 
@@ -32,6 +33,7 @@ impl Timer {
         event.sigev_signo = signal();
         event.sigev_notify_thread_id = this_thread();
         let mut id = ptr::null_mut();
+        pass(Call::MakeTimer)?;
         // SAFETY: both pointers are valid for the call.
         let result = unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut id) };
         if result == 0 {

@@ -7,6 +7,7 @@ use std::ffi::c_void;
 use std::io;
 use std::ptr::NonNull;
 
+use leasehold_door::{Call, pass};
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
@@ -50,8 +51,10 @@ impl AddressRange {
         // Huge pages would make one touched byte cost 512 pages, and their splitting would make a
         // bounded step of cleaning unbounded. Kernels without them refuse the advice: as good.
         let (start, mapped) = (reservation.mapping, reservation.mapped);
-        // SAFETY: advice that changes no contents, on the mapping just made.
-        let _ = unsafe { madvise(start.as_ptr().cast(), mapped, Advice::LinuxNoHugepage) };
+        let _ = pass(Call::Advise).and_then(|()| {
+            // SAFETY: advice that changes no contents, on the mapping just made.
+            unsafe { madvise(start.as_ptr().cast(), mapped, Advice::LinuxNoHugepage) }
+        });
         Ok(reservation)
     }
 
@@ -65,6 +68,7 @@ impl AddressRange {
     pub fn inaccessible(bytes: usize) -> io::Result<AddressRange> {
         debug_assert!(bytes > 0 && bytes.is_multiple_of(PAGE));
         let mapped = bytes.checked_add(BLOCK).ok_or(io::ErrorKind::OutOfMemory)?;
+        pass(Call::Map)?;
         // SAFETY: a new anonymous mapping where the kernel likes; no memory in use is affected.
         let mapping = unsafe {
             mmap_anonymous(
@@ -118,6 +122,7 @@ impl AddressRange {
         if bytes == 0 {
             return Ok(());
         }
+        pass(Call::Allow)?;
         // SAFETY: within the mapping, which is private to this reservation.
         unsafe {
             mprotect(
@@ -138,6 +143,7 @@ impl AddressRange {
         if bytes == 0 {
             return Ok(());
         }
+        pass(Call::Allow)?;
         // SAFETY: within the mapping, to which there are no references.
         unsafe { mprotect(self.range(offset, bytes), bytes, MprotectFlags::empty()) }?;
         Ok(())
@@ -152,6 +158,7 @@ impl AddressRange {
     pub(crate) fn show(&self, start: usize, contents: &Contents) -> io::Result<()> {
         let bytes = contents.bytes();
         let at = self.range(start + bytes.start, bytes.len());
+        pass(Call::Map)?;
         // SAFETY: within the mapping, to which there are no references; a private mapping changes no file.
         unsafe {
             mmap(
@@ -174,6 +181,7 @@ impl AddressRange {
     /// The system's: too many mappings.
     pub(crate) fn hide(&self, offset: usize, bytes: usize) -> io::Result<()> {
         let start = self.range(offset, bytes);
+        pass(Call::Map)?;
         // SAFETY: within the mapping, to which there are no references.
         unsafe {
             mmap_anonymous(
@@ -181,10 +189,13 @@ impl AddressRange {
                 bytes,
                 ProtFlags::empty(),
                 MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::FIXED,
-            )?;
-            // As in `new`; with the same advice the pages are one mapping with those around.
-            let _ = madvise(start, bytes, Advice::LinuxNoHugepage);
-        }
+            )
+        }?;
+        // As in `new`; with the same advice the pages are one mapping with those around.
+        let _ = pass(Call::Advise).and_then(|()| {
+            // SAFETY: advice that changes no contents, as above.
+            unsafe { madvise(start, bytes, Advice::LinuxNoHugepage) }
+        });
         Ok(())
     }
 
@@ -198,6 +209,7 @@ impl AddressRange {
         if bytes == 0 {
             return Ok(());
         }
+        pass(Call::Advise)?;
         // SAFETY: within the mapping, to which there are no references.
         unsafe { madvise(self.range(offset, bytes), bytes, Advice::LinuxDontNeed) }?;
         Ok(())
@@ -281,6 +293,7 @@ impl Residency {
     fn look(&mut self, range: &AddressRange, offset: usize, bytes: usize) -> io::Result<&mut [u8]> {
         let pages = &mut self.0[..bytes / PAGE];
         let start = range.range(offset, bytes);
+        pass(Call::Look)?;
         // SAFETY: within the mapping, and the vector has a byte for each of its pages.
         match unsafe { libc::mincore(start, bytes, pages.as_mut_ptr()) } {
             0 => Ok(pages),
@@ -298,8 +311,13 @@ fn prefix(pages: &[u8], most: usize) -> usize {
 
 impl Drop for AddressRange {
     fn drop(&mut self) {
-        // SAFETY: the mapping made in `new`, whose owner goes away. An error would mean that the
-        // range was not mapped, and leaves nothing to undo.
-        let _ = unsafe { munmap(self.mapping.as_ptr().cast(), self.mapped) };
+        let unmapped = pass(Call::Unmap).and_then(|()| {
+            // SAFETY: the mapping made in `new`, whose owner goes away.
+            unsafe { munmap(self.mapping.as_ptr().cast(), self.mapped) }
+        });
+        if let Err(error) = unmapped {
+            // The addresses stay reserved; nothing refers to them.
+            tracing::warn!(%error, bytes = self.mapped, "an address range stays mapped");
+        }
     }
 }

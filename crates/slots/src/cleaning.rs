@@ -90,7 +90,7 @@ impl Dirty {
     ///
     /// # Errors
     ///
-    /// The system's; the range must then not be used again.
+    /// The system's; then the same pages are still to be visited.
     pub(crate) fn step(&mut self, reservation: &AddressRange, pages: usize) -> io::Result<()> {
         let most = pages.max(1);
         if self.discard.is_empty() {
@@ -107,17 +107,18 @@ impl Dirty {
         let block = (end - 1) / BLOCK * BLOCK;
         let least = block.max(self.discard.start);
         let start = end - reservation.suffix(least, end - least, most)?;
-        self.discard.end = start;
-        let Some(forbidden) = self.forbidden else {
-            return reservation.discard(start, end - start);
-        };
-        // The last slice of a block covers the block again: its page table goes too.
-        let covered = if start == block { block + BLOCK } else { end };
-        reservation.discard(start, covered - start)?;
-        if start == block || self.discard.is_empty() {
-            reservation.forbid(start, forbidden - start)?;
-            self.forbidden = Some(start);
+        if let Some(forbidden) = self.forbidden {
+            // The last slice of a block covers the block again: its page table goes too.
+            let covered = if start == block { block + BLOCK } else { end };
+            reservation.discard(start, covered - start)?;
+            if start == block || start == self.discard.start {
+                reservation.forbid(start, forbidden - start)?;
+                self.forbidden = Some(start);
+            }
+        } else {
+            reservation.discard(start, end - start)?;
         }
+        self.discard.end = start;
         Ok(())
     }
 

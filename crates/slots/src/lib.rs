@@ -10,6 +10,7 @@
 //! 2. **Cleaning is stepped.** A step visits a bounded number of pages that have memory, and of others at most those of
 //!    one page table. Each page that was accessible is visited once.
 //! 3. **A clean range reads as zero**, whatever its last user left there.
+//! 4. **Any system call may fail.** A range on which one fails has another user only after a retry has cleaned it.
 //!
 //! The files, from the bottom: [`address_range`] is a reserved mapping, `cleaning` makes a part of it read as
 //! zero, [`contents`] are shown in memories instead of being copied, [`range_pool`] holds equal ranges (one in use is `taken`), and on that stand [`slot`] for linear

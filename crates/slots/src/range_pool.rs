@@ -4,6 +4,9 @@
 //! user ends would cost time for every page that the user touched. A pool only appends the range to
 //! a queue of dirty ranges, in constant time, and the next user takes a clean one. Dirty ranges are
 //! cleaned in steps of a bounded number of pages, under the reservation that pays for them.
+//!
+//! A range on which the system refuses a call goes into quarantine. No user takes it before a later
+//! step has cleaned it.
 
 use std::io;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -24,6 +27,17 @@ pub struct Cleaned {
     pub remaining: usize,
 }
 
+/// The result of a step that tries again to clean a range in quarantine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Retried {
+    /// No range is in quarantine.
+    Empty,
+    /// The system refused again; the next retry is of another range, if there is one.
+    Refused,
+    /// The step was taken.
+    Stepped,
+}
+
 /// How the ranges of a pool stand.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PoolState {
@@ -35,9 +49,9 @@ pub struct PoolState {
     pub dirty: usize,
     /// Pages that cleaning has still to visit.
     pub dirty_pages: usize,
-    /// Given up because the system refused a call on them. Zero unless the host is out of
-    /// mappings or memory.
-    pub lost: usize,
+    /// In quarantine because the system refused a call on them, until a [retry](Retried) succeeds.
+    /// Zero unless the host is out of mappings or memory.
+    pub quarantined: usize,
 }
 
 /// A clean range: all of it reads as zero.
@@ -68,6 +82,8 @@ struct Ranges {
     dirty: Vec<Option<DirtyRange>>,
     /// Detached, and not claimed yet.
     unclaimed: Queue,
+    /// What the system refused to clean.
+    quarantine: Queue,
     state: PoolState,
 }
 
@@ -136,6 +152,7 @@ impl RangePool {
                 unused: 0,
                 dirty: (0..capacity).map(|_| None).collect(),
                 unclaimed: Queue::default(),
+                quarantine: Queue::default(),
                 state: PoolState {
                     clean: capacity,
                     ..PoolState::default()
@@ -206,19 +223,13 @@ impl RangePool {
         }
         ranges.state.dirty += 1;
         ranges.state.dirty_pages += dirty.pages();
-        let number = number as u32;
-        let last = ranges.unclaimed.ends;
-        ranges.unclaimed.ends = Some((last.map_or(number, |(first, _)| first), number));
-        if let Some((_, last)) = last
-            && let Some(last) = &mut ranges.dirty[last as usize]
-        {
-            last.next = Some(number);
-        }
-        ranges.dirty[number as usize] = Some(DirtyRange {
+        let ranges = &mut *ranges;
+        let range = DirtyRange {
             then: range,
             dirty,
             next: None,
-        });
+        };
+        ranges.unclaimed.push(&mut ranges.dirty, number, range);
     }
 
     /// Adds to a claim all that was detached since the last one, in constant time: its holder
@@ -257,9 +268,48 @@ impl RangePool {
         }
     }
 
+    /// Tries again to clean at most `pages` pages of a range that the system refused to clean.
+    pub(crate) fn retry(&self, pages: usize) -> Retried {
+        self.ranges().retry(&self.reservation, pages)
+    }
+
     fn ranges(&self) -> MutexGuard<'_, Ranges> {
         // Every update leaves the lists consistent, so that a panic elsewhere does no harm.
         self.ranges.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Queue {
+    /// Appends a range, by its number.
+    fn push(&mut self, dirty: &mut [Option<DirtyRange>], number: usize, range: DirtyRange) {
+        let place = number as u32;
+        let last = self.ends;
+        self.ends = Some((last.map_or(place, |(first, _)| first), place));
+        if let Some((_, last)) = last
+            && let Some(last) = &mut dirty[last as usize]
+        {
+            last.next = Some(place);
+        }
+        dirty[number] = Some(range);
+    }
+
+    /// Takes the first range out, with its number.
+    fn pop(&mut self, dirty: &mut [Option<DirtyRange>]) -> Option<(usize, DirtyRange)> {
+        let (first, last) = self.ends.take()?;
+        let Some(mut range) = dirty[first as usize].take() else {
+            debug_assert!(false, "a queued range is dirty");
+            return None;
+        };
+        self.ends = range.next.take().map(|next| (next, last));
+        Some((first as usize, range))
+    }
+
+    /// Puts a range back in front of the others.
+    fn put_back(&mut self, dirty: &mut [Option<DirtyRange>], number: usize, mut range: DirtyRange) {
+        let first = number as u32;
+        range.next = self.ends.map(|(next, _)| next);
+        self.ends = Some((first, self.ends.map_or(first, |(_, last)| last)));
+        dirty[number] = Some(range);
     }
 }
 
@@ -270,35 +320,50 @@ impl Ranges {
         queue: &mut Queue,
         pages: usize,
     ) -> usize {
-        let Some((first, last)) = queue.ends else {
-            return 0;
-        };
-        let Some(mut range) = self.dirty[first as usize].take() else {
-            debug_assert!(false, "a queued range is dirty");
-            queue.ends = None;
+        let Some((number, mut range)) = queue.pop(&mut self.dirty) else {
             return 0;
         };
         let before = range.dirty.pages();
         let step = range.dirty.step(reservation, pages);
         let visited = before - range.dirty.pages();
-        if step.is_ok() && range.dirty.pages() > 0 {
-            self.state.dirty_pages -= visited;
-            self.dirty[first as usize] = Some(range);
-            return visited;
-        }
-        queue.ends = range.next.map(|next| (next, last));
-        self.state.dirty_pages -= before;
-        self.state.dirty -= 1;
+        self.state.dirty_pages -= visited;
         match step {
+            Ok(()) if range.dirty.pages() > 0 => queue.put_back(&mut self.dirty, number, range),
             Ok(()) => {
+                self.state.dirty -= 1;
                 self.state.clean += 1;
                 self.clean.push(range.then);
             }
             Err(error) => {
-                tracing::warn!(%error, start = range.then.start, "an address range is lost");
-                self.state.lost += 1;
+                tracing::warn!(%error, start = range.then.start, "an address range is put in quarantine");
+                self.state.dirty_pages -= range.dirty.pages();
+                self.state.dirty -= 1;
+                self.state.quarantined += 1;
+                self.quarantine.push(&mut self.dirty, number, range);
             }
         }
         visited
+    }
+
+    fn retry(&mut self, reservation: &AddressRange, pages: usize) -> Retried {
+        let Some((number, mut range)) = self.quarantine.pop(&mut self.dirty) else {
+            return Retried::Empty;
+        };
+        match range.dirty.step(reservation, pages) {
+            Ok(()) if range.dirty.pages() > 0 => {
+                self.quarantine.put_back(&mut self.dirty, number, range);
+            }
+            Ok(()) => {
+                self.state.quarantined -= 1;
+                self.state.clean += 1;
+                self.clean.push(range.then);
+            }
+            Err(error) => {
+                tracing::debug!(%error, start = range.then.start, "an address range stays in quarantine");
+                self.quarantine.push(&mut self.dirty, number, range);
+                return Retried::Refused;
+            }
+        }
+        Retried::Stepped
     }
 }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::address_range::PAGE;
 use crate::cleaning::Dirty;
 use crate::contents::Contents;
-use crate::range_pool::{Claim, CleanState, Cleaned, PoolState, RangePool};
+use crate::range_pool::{Claim, CleanState, Cleaned, PoolState, RangePool, Retried};
 use crate::taken::Taken;
 
 /// Address space of a linear memory: all that a 32-bit memory can grow to.
@@ -107,6 +107,11 @@ impl SlotPool {
     /// 0.1 to 0.4 µs per page, and never a page fault.
     pub fn clean_step(&self, pages: usize) -> Cleaned {
         self.ranges.clean_step(pages)
+    }
+
+    /// Tries again to clean at most `pages` pages of a slot on which the system refused a call.
+    pub fn retry(&self, pages: usize) -> Retried {
+        self.ranges.retry(pages)
     }
 
     /// Adds to a claim all that was detached since the last one.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use crate::address_range::PAGE;
 use crate::cleaning::Dirty;
-use crate::range_pool::{Claim, CleanState, Cleaned, PoolState, RangePool};
+use crate::range_pool::{Claim, CleanState, Cleaned, PoolState, RangePool, Retried};
 use crate::stack_class::StackClass;
 use crate::taken::Taken;
 
@@ -88,6 +88,11 @@ impl StackPool {
     /// Cleans at most `pages` pages of the stack that has been dirty for the longest time.
     pub fn clean_step(&self, pages: usize) -> Cleaned {
         self.ranges.clean_step(pages)
+    }
+
+    /// Tries again to clean at most `pages` pages of a stack on which the system refused a call.
+    pub fn retry(&self, pages: usize) -> Retried {
+        self.ranges.retry(pages)
     }
 
     /// Adds to a claim all that was detached since the last one.

@@ -122,5 +122,5 @@ pub(crate) fn kernel(profile: &Profile, mode: Mode, keep_resident: usize) -> Ker
         max_region_bytes: u64::from(BYTES),
         timer_floor_ns: 0,
     };
-    Kernel::new(config, profile.kernel_costs(), MapBacking)
+    Kernel::new(config, profile.kernel_costs(), MapBacking::default())
 }

@@ -82,7 +82,7 @@ fn step(text: &str, known: &[Offer]) -> Result<Step> {
     }))
 }
 
-fn is_named(offer: &Offer, name: &str) -> bool {
+pub(crate) fn is_named(offer: &Offer, name: &str) -> bool {
     match name.split_once('/') {
         None => offer.name == name,
         Some((interface, name)) => {

@@ -135,6 +135,7 @@ impl Executor {
             let files = Account::new(lease, files, thread, local.io.clone());
             local.open_root(lease, price, files)
         })?;
+        self.pools.retry();
         if let Err(refused) = memory::admit(group, &lease.memory) {
             local::with(|local| local.kernel.end(tenant, &mut |_| {})).ok();
             return Err(refused);

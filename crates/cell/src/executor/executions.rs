@@ -18,6 +18,7 @@ use crate::steps::{begin, step};
 use crate::wake_priority::WakePriority;
 use crate::worker::Worker;
 use leasehold_crossing::{Urgent as _, WakeFlag};
+use leasehold_door::on_behalf_of;
 use leasehold_exchange::Failure;
 use leasehold_kernel::{Errno, ExecutionId, TenantId};
 use leasehold_reclaim::GroupId;
@@ -190,7 +191,10 @@ impl Executor {
         }
         local::with(|local| local.running = turn.urgency);
         flag.begin_poll();
-        let poll = running.poll(&self.preemption, &mut Context::from_waker(&waker));
+        let poll = on_behalf_of(
+            || account_number(tenant),
+            || running.poll(&self.preemption, &mut Context::from_waker(&waker)),
+        );
         let woken = flag.end_poll();
         let left = monotonic_ns();
         if let Some(worker) = worker {
@@ -373,4 +377,14 @@ fn withdraw_regions(tenant: TenantId) -> Result<bool, String> {
             local::with(|local| local.kernel.region_mapping(tenant, selector).ok())
         })
     })
+}
+
+/// The number of a tenant's account; the greatest if it has none.
+fn account_number(tenant: TenantId) -> u64 {
+    let number = local::with(|local| {
+        let group = local.kernel.group_of(tenant).ok()?;
+        let root = local.kernel.groups().root_of(group)?;
+        Some(local.files.get(&root)?.number())
+    });
+    number.unwrap_or(u64::MAX)
 }

@@ -1,6 +1,6 @@
 //! Every error of the kernel for a guest's files reaches that guest only.
 
-use super::kernel::{Call, faults::Turn};
+use super::kernel::faults::Turn;
 use crate::cell::Cell;
 use crate::command::StartRequest;
 use crate::config::CellConfig;
@@ -8,6 +8,7 @@ use crate::exit::Exit;
 use crate::profile::Profile;
 use crate::program::Program;
 use crate::surroundings::{Directory, Surroundings};
+use leasehold_door::Call;
 use leasehold_lease::Lease;
 use rustix::io::Errno;
 use std::path::Path;
@@ -88,9 +89,9 @@ fn a_call_that_fails_is_an_errno_for_its_tenant_and_nothing_for_the_next() {
         let directory = tempfile::tempdir_in(&base).expect("a directory");
         assert_eq!(exit(&cell, &program, directory.path()), Exit::Code(0));
         // Advice that the kernel does not take is no error of a guest's.
-        turn.fail(Call::Advise, Errno::NOMEM, u32::MAX);
+        turn.fail(Call::AdviseFile, Errno::NOMEM, u32::MAX);
         assert_eq!(exit(&cell, &program, directory.path()), Exit::Code(0));
-        turn.fail(Call::Advise, Errno::NOMEM, 0);
+        turn.fail(Call::AdviseFile, Errno::NOMEM, 0);
         for call in [
             Call::Status,
             Call::Read,

@@ -1,10 +1,11 @@
 //! The one door to the host's kernel: every system call on behalf of a guest's files is made here.
 //!
-//! A test can make any of them fail ([`faults`]): every error of the kernel reaches the calling
+//! Each passes the door, where a test can make it fail, or keep it from returning ([`faults`]): every error of the kernel reaches the calling
 //! tenant only.
 
 use super::page_batches;
 use crate::system::{self, Part, Place};
+use leasehold_door::{Call, pass};
 use rustix::fs::{
     AtFlags, Mode, OFlags, ResolveFlags, SeekFrom, Statx, StatxFlags, Timespec, Timestamps,
 };
@@ -15,29 +16,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often a call is repeated after an interruption by a signal or by a concurrent rename.
 const RETRIES: u32 = 16;
-
-/// The system calls that a test can make fail.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Call {
-    /// `openat2`.
-    Open,
-    /// `statx`.
-    Status,
-    /// `preadv2`.
-    Read,
-    /// `pwritev2`.
-    Write,
-    /// `getdents64` and the seek before it.
-    List,
-    /// `ftruncate`.
-    Resize,
-    /// `fsync` and `fdatasync`.
-    Sync,
-    /// `posix_fadvise`, which the cell gives by itself, too.
-    Advise,
-    /// Everything that changes a directory.
-    Change,
-}
 
 /// Calls of this process that look a name up, where it may be missing.
 static LOOK_UPS: AtomicU64 = AtomicU64::new(0);
@@ -72,7 +50,10 @@ use faults::may_fail;
 fn persistently<T>(call: Call, mut attempt: impl FnMut() -> Result<T>) -> Result<T> {
     let mut tries = 0;
     loop {
-        match may_fail(call).and_then(|()| attempt()) {
+        match may_fail(call)
+            .and_then(|()| pass(call))
+            .and_then(|()| attempt())
+        {
             Err(Errno::INTR) if tries < RETRIES => tries += 1,
             result => return result,
         }
@@ -214,7 +195,7 @@ pub(super) fn seek(directory: BorrowedFd<'_>, place: u64) -> Result<()> {
 
 /// Asked before entries are read.
 pub(super) fn list() -> Result<()> {
-    may_fail(Call::List)
+    may_fail(Call::List).and_then(|()| pass(Call::List))
 }
 
 /// Changes the size of a file.
@@ -238,7 +219,7 @@ pub(super) fn advise(
     advice: rustix::fs::Advice,
 ) -> Result<()> {
     let whole = std::num::NonZeroU64::new(length);
-    let advised = persistently(Call::Advise, || {
+    let advised = persistently(Call::AdviseFile, || {
         rustix::fs::fadvise(file, offset, whole, advice)
     });
     if advice == rustix::fs::Advice::WillNeed {

@@ -7,6 +7,7 @@ use super::capture::Capture;
 use crate::clock::thread_cpu_ns;
 use bytes::Bytes;
 use leasehold_crossing::{Bell, CAPACITY, Funnel, OutputTime, Pipe, Tag, Until};
+use leasehold_door::{Call, pass};
 use std::io::{ErrorKind, Write};
 use std::num::NonZeroU64;
 use std::pin::Pin;
@@ -62,7 +63,8 @@ impl std::fmt::Debug for Destination {
 impl Destination {
     /// Creates a destination that passes all output to `writer`, on its own thread called `name`.
     pub fn new(name: &'static str, writer: impl Write + Send + 'static) -> Self {
-        Self(drained(name, |funnel| funnel.drain(writer, thread_cpu_ns)))
+        let funnel = drained(name, |funnel| funnel.drain(writer, thread_cpu_ns));
+        Self(funnel.unwrap_or_else(|error| undrained(name, &error)))
     }
 
     fn stream(&self) -> Stream {
@@ -149,17 +151,27 @@ struct Stream {
 }
 
 /// A funnel with a thread that drains it.
-fn drained(name: &'static str, drain: impl FnOnce(Funnel) + Send + 'static) -> Funnel {
+///
+/// # Errors
+/// When the host refuses a thread.
+fn drained(
+    name: &'static str,
+    drain: impl FnOnce(Funnel) + Send + 'static,
+) -> std::io::Result<Funnel> {
     let funnel = Funnel::new();
     let theirs = funnel.clone();
-    let thread = std::thread::Builder::new()
+    pass(Call::StartThread)?;
+    std::thread::Builder::new()
         .name(name.into())
-        .spawn(move || drain(theirs));
-    if let Err(error) = thread {
-        // It would never be drained: an error keeps tenants from waiting for ever.
-        tracing::error!(%error, "no thread for {name}; output is lost");
-        funnel.fail(error.kind());
-    }
+        .spawn(move || drain(theirs))?;
+    Ok(funnel)
+}
+
+/// A funnel that takes nothing because it could not be drained: an error keeps tenants from waiting for ever.
+fn undrained(name: &'static str, error: &std::io::Error) -> Funnel {
+    tracing::error!(%error, "no thread for {name}; output is lost");
+    let funnel = Funnel::new();
+    funnel.fail(error.kind());
     funnel
 }
 
@@ -262,8 +274,8 @@ impl Output {
         match self {
             Self::Discard => Sink::Discard,
             Self::Capture(capture) => Sink::Capture(capture.clone()),
-            Self::Stdout => Sink::Piped(Stream::stdout().of(time, author)),
-            Self::Stderr => Sink::Piped(Stream::stderr().of(time, author)),
+            Self::Stdout => Sink::Piped(Stream::prepared(&STDOUT).of(time, author)),
+            Self::Stderr => Sink::Piped(Stream::prepared(&STDERR).of(time, author)),
             Self::To(destination) => Sink::Piped(destination.stream().of(time, author)),
         }
     }
@@ -306,28 +318,67 @@ fn is_one_file() -> bool {
 impl Stream {
     /// Asks the host once, not for each execution, whether that is a terminal.
     fn stdout() -> Self {
-        let stdout = STDOUT.get_or_init(|| Self {
-            funnel: drained("leasehold-out", |funnel| {
+        Self::of_process(&STDOUT, "leasehold-out", || {
+            let funnel = drained("leasehold-out", |funnel| {
                 funnel.drain(std::io::stdout(), thread_cpu_ns)
-            }),
-            terminal: std::io::IsTerminal::is_terminal(&std::io::stdout()),
-        });
-        stdout.clone()
+            })?;
+            let terminal = std::io::IsTerminal::is_terminal(&std::io::stdout());
+            Ok(Self { funnel, terminal })
+        })
     }
 
     /// As [`stdout`](Self::stdout).
     fn stderr() -> Self {
-        // A tenant's output to one file arrives in the order in which it was written.
-        let stderr = STDERR.get_or_init(|| Self {
-            funnel: match is_one_file() {
-                true => Self::stdout().funnel,
-                false => drained("leasehold-err", |funnel| {
-                    funnel.drain(std::io::stderr(), thread_cpu_ns)
-                }),
-            },
-            terminal: std::io::IsTerminal::is_terminal(&std::io::stderr()),
-        });
-        stderr.clone()
+        if STDERR.get().is_none() && is_one_file() {
+            // A tenant's output to one file arrives in the order in which it was written.
+            let stdout = Self::stdout();
+            if STDOUT.get().is_some() {
+                return STDERR.get_or_init(|| stdout).clone();
+            }
+            return stdout;
+        }
+        Self::of_process(&STDERR, "leasehold-err", || {
+            let funnel = drained("leasehold-err", |funnel| {
+                funnel.drain(std::io::stderr(), thread_cpu_ns)
+            })?;
+            let terminal = std::io::IsTerminal::is_terminal(&std::io::stderr());
+            Ok(Self { funnel, terminal })
+        })
+    }
+
+    /// The stream of this process in `stream`, which is made by the first call that succeeds: what the host
+    /// refuses is the loss of the tenant that it was to be made for.
+    fn of_process(
+        stream: &OnceLock<Self>,
+        name: &'static str,
+        make: impl FnOnce() -> std::io::Result<Self>,
+    ) -> Self {
+        static MAKING: Mutex<()> = Mutex::new(());
+        if let Some(made) = stream.get() {
+            return made.clone();
+        }
+        // Taken by controllers only.
+        let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(made) = stream.get() {
+            return made.clone();
+        }
+        match make() {
+            Ok(made) => stream.get_or_init(|| made).clone(),
+            Err(error) => Self::undrained(name, &error),
+        }
+    }
+
+    /// The stream of this process that a controller has prepared; one that takes nothing if it could not.
+    fn prepared(stream: &OnceLock<Self>) -> Self {
+        let refused = || Self::undrained("output", &ErrorKind::BrokenPipe.into());
+        stream.get().cloned().unwrap_or_else(refused)
+    }
+
+    fn undrained(name: &'static str, error: &std::io::Error) -> Self {
+        Self {
+            funnel: undrained(name, error),
+            terminal: false,
+        }
     }
 
     /// Its end for an execution of a tenant with this `time`.

@@ -42,7 +42,7 @@ impl Io {
             sched_setaffinity(None, &others)?;
         }
         let started = Pool::start().and_then(|pool| {
-            let reaper = Reaper::start()?;
+            let reaper = Reaper::start().inspect_err(|_| pool.stop())?;
             Ok(Self { pool, reaper })
         });
         if has_others {

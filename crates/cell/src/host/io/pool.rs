@@ -12,6 +12,7 @@
 use crate::clock::thread_cpu_ns;
 use crate::host::fs::account::Account;
 use leasehold_crossing::{Condvar, Mutex};
+use leasehold_door::{Call, on_behalf_of, pass};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -36,6 +37,9 @@ const MOST_IDLE: usize = 4;
 /// process, under a lock of the kernel that a cell's thread may wait for while other programs keep the changing
 /// thread from running. So it is done seldom.
 const IDLE: Duration = Duration::from_secs(10);
+
+/// How long after the host refused a thread the next attempt is, at most.
+const AGAIN: Duration = Duration::from_millis(20);
 
 /// A thread's stack: a job is a few system calls deep.
 const STACK_BYTES: usize = 128 << 10;
@@ -267,6 +271,7 @@ impl Pool {
         let shared = Arc::new(Shared::default());
         let theirs = shared.clone();
         let (sender, confined) = std::sync::mpsc::channel();
+        pass(Call::StartThread)?;
         std::thread::Builder::new()
             .name("leasehold-io".into())
             .stack_size(STACK_BYTES)
@@ -373,15 +378,19 @@ impl Shared {
             let made = self.make_thread();
             state = self.state.lock();
             if let Err(error) = made {
-                // The next job requests a thread again.
-                tracing::warn!(%error, "no thread for blocking calls of tenants");
+                // No job may come that would request a thread for those that wait.
+                tracing::warn!(%error, "no thread for blocking calls of tenants; the next attempt is soon");
                 state.threads -= 1;
+                state.made -= 1;
+                state = self.lacking.wait_for(&self.state, state, AGAIN).0;
+                state.wants_thread |= state.idle == 0;
             }
         }
     }
 
     fn make_thread(self: &Arc<Self>) -> std::io::Result<()> {
         let theirs = self.clone();
+        pass(Call::StartThread)?;
         std::thread::Builder::new()
             .name("leasehold-io".into())
             .stack_size(STACK_BYTES)
@@ -417,7 +426,7 @@ impl Shared {
 impl Job {
     fn run(self) {
         let began = thread_cpu_ns();
-        let work = self.work;
+        let work = || on_behalf_of(|| self.account.number(), self.work);
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             tracing::error!("a blocking call of a tenant panicked; the tenant waits for ever");
         }

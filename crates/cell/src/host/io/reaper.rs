@@ -8,6 +8,7 @@ use crate::clock::thread_cpu_ns;
 use crate::host::fs::account::Account;
 use crate::host::fs::file::close_for;
 use leasehold_crossing::{Condvar, Mutex};
+use leasehold_door::{Call, pass};
 use rustix::process::setpriority_process;
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -94,6 +95,7 @@ impl Reaper {
     pub(super) fn start() -> std::io::Result<Self> {
         let shared = Arc::new((Mutex::new(State::default()), Condvar::new()));
         let theirs = shared.clone();
+        pass(Call::StartThread)?;
         let thread = std::thread::Builder::new()
             .name("leasehold-reaper".into())
             .spawn(move || {

@@ -1,6 +1,6 @@
 //! System calls that fail, or do not return, at a test's request.
 
-use super::Call;
+use leasehold_door::Call;
 use rustix::io::{Errno, Result};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
