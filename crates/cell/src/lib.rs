@@ -137,7 +137,7 @@ pub use calls::{CallError, ExportedFunction, FunctionError, PendingCall};
 pub use cell::{Cell, PendingStart, TenantHandle};
 pub use command::StartRequest;
 pub use confidence::QuantileBound;
-pub use config::CellConfig;
+pub use config::{CellConfig, PLACES};
 pub use control_share::{ControlKind, ControlUse};
 pub use dispatch::{BACKGROUND_SLICE, Processor, ProcessorState, claim, contract};
 pub use drift::{ClassCosts, CostClass, Price};
