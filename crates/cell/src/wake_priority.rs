@@ -39,12 +39,12 @@ pub(crate) struct Deadline {
 }
 
 impl WakePriority {
-    /// Returns the standing of a tenant with a constant urgency.
+    /// Returns the wake priority of a tenant with a constant urgency.
     pub(crate) fn fixed(urgency: Urgency) -> Self {
         Self::new(Rank::Fixed(urgency))
     }
 
-    /// Returns the standing of a tenant with a first deadline and a period, ns.
+    /// Returns the wake priority of a tenant with a first deadline and a period, ns.
     pub(crate) fn by_deadline(first: u64, period: u64) -> Self {
         Self::new(Rank::Deadline(Arc::new(Deadline {
             last: AtomicU64::new(first),

@@ -6,7 +6,7 @@ use std::task::Poll;
 
 /// Yields to the scheduler if the running guest is to be preempted. The caller then continues with
 /// another step.
-pub(crate) async fn make_way() {
+pub(crate) async fn yield_point() {
     watch::next();
     if !leasehold_preempt::fired() {
         return;
