@@ -27,7 +27,9 @@
 //! 6. **A cell shares no mutable memory** with other cells; what crosses threads is in
 //!    [`leasehold_crossing`].
 //!
-//! Map, from the controller to the thread:
+//! # Map
+//!
+//! From the controller to the thread.
 //!
 //! | concept | file |
 //! |---|---|
