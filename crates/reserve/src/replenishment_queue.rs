@@ -1,7 +1,7 @@
 //! The replenishment queue of a sporadic server: a ring of `(t, b)` (SPR §IV-A, fig. 8).
 //!
 //! The head is the budget that is available from its time on; the others are later replenishments,
-//! sorted by time. Nothing enters or leaves the queue but by a change of contract: the amounts in it
+//! sorted by time. Nothing enters or leaves the queue: the amounts in it
 //! always add up to the budget. That makes the most frequent batch cheap: when the last entry is
 //! due, all are, and together they are the whole budget.
 
@@ -165,7 +165,7 @@ impl ReplenishmentQueue {
             let last = self.slot(self.len - 1);
             let entry = &mut self.slots[last];
             if entry.at >= new.at || self.len == self.capacity {
-                // Times never decrease; after a change to a shorter period they would.
+                // Times never decrease.
                 entry.at = entry.at.max(new.at);
                 entry.amount += new.amount;
                 watch.pending(last as u32, entry.at);
