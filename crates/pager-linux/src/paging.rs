@@ -22,9 +22,9 @@ use crate::memory::{Backing, Memory};
 use crate::probe::open;
 use crate::refusal::{Answer, Denied};
 use crate::signal::{Serving, ThreadPager};
-use crate::slots::NOWHERE;
 use crate::span::{BYTES, Span};
 use crate::store::Store;
+use crate::swap_places::NOWHERE;
 
 /// The parameters for opening a cell's memory.
 pub struct Options {
@@ -753,7 +753,8 @@ impl Paging {
 
     /// Places in the store that no area has a claim on.
     pub fn unpromised(&self) -> u32 {
-        self.thread.with(|engine| engine.linux().slots.unpromised())
+        self.thread
+            .with(|engine| engine.linux().swap_places.unpromised())
     }
 
     /// Kernel mappings that a reservation was charged for, of its [share](Limits).

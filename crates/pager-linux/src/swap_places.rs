@@ -12,7 +12,7 @@ const _: () = assert!(CLUSTER == u8::BITS as usize);
 
 /// The free places. Allocates nothing after it was made.
 #[derive(Debug)]
-pub(crate) struct Slots {
+pub(crate) struct SwapPlaces {
     /// A bit for each free place, a byte for each cluster.
     free: Box<[u8]>,
     /// Clusters that are free as a whole.
@@ -24,11 +24,11 @@ pub(crate) struct Slots {
     promised: u32,
 }
 
-impl Slots {
+impl SwapPlaces {
     /// As many places as fit in `pages` pages as whole clusters.
     pub(crate) fn new(pages: u32) -> Self {
         let clusters = pages / CLUSTER as u32;
-        Slots {
+        SwapPlaces {
             free: vec![WHOLE; clusters as usize].into_boxed_slice(),
             whole: (0..clusters).rev().collect(),
             partial: Vec::with_capacity(clusters as usize),
@@ -108,7 +108,7 @@ mod tests {
     use proptest::prelude::{any, prop, proptest};
     use proptest::{prop_assert, prop_assert_eq};
 
-    use super::Slots;
+    use super::SwapPlaces;
 
     proptest! {
         /// Whatever is taken and freed: no place is given twice, and none is lost.
@@ -116,21 +116,21 @@ mod tests {
         fn every_place_can_be_taken_and_none_twice(
             steps in prop::collection::vec((0u8..4, any::<u8>()), 0..300),
         ) {
-            let mut slots = Slots::new(5 * 8 + 3);
+            let mut places = SwapPlaces::new(5 * 8 + 3);
             let mut taken = BTreeSet::new();
-            let before = slots.whole.capacity().max(slots.partial.capacity());
+            let before = places.whole.capacity().max(places.partial.capacity());
             for (step, which) in steps {
                 match step {
                     0 => {
                         let pages = usize::from(which % 8) + 1;
                         let whole = (0..5u32).any(|c| (c * 8..c * 8 + 8).all(|p| !taken.contains(&p)));
-                        let first = slots.take_run(pages);
+                        let first = places.take_run(pages);
                         prop_assert_eq!(first.is_some(), whole);
                         for place in first.into_iter().flat_map(|first| first..first + pages as u32) {
                             prop_assert!(taken.insert(place));
                         }
                     }
-                    1 => match slots.take_one() {
+                    1 => match places.take_one() {
                         Some(place) => prop_assert!(place < 40 && taken.insert(place)),
                         None => prop_assert_eq!(taken.len(), 40),
                     },
@@ -138,15 +138,15 @@ mod tests {
                     _ => {
                         let place = *taken.iter().nth(usize::from(which) % taken.len()).expect("one");
                         taken.remove(&place);
-                        slots.give_back(place);
+                        places.give_back(place);
                     }
                 }
             }
-            prop_assert!(slots.whole.capacity().max(slots.partial.capacity()) == before);
+            prop_assert!(places.whole.capacity().max(places.partial.capacity()) == before);
             for _ in taken.len()..40 {
-                prop_assert!(slots.take_one().is_some());
+                prop_assert!(places.take_one().is_some());
             }
-            prop_assert_eq!(slots.take_one(), None);
+            prop_assert_eq!(places.take_one(), None);
         }
     }
 }
