@@ -1,12 +1,12 @@
 //! The pager: the memory of one node, and the reservation of each frame.
 
-use crate::area::{Area, AreaId, PageRecord, Sharing};
+use crate::area::{Area, AreaId, PageRecord, Sharing, State};
 use crate::attachment::{Attachment, AttachmentId};
-use crate::backend::{Backend, Page};
+use crate::backend::{Backend, Held, Page};
 use crate::frame::{Frame, Frames, Stack};
 use crate::lists::{Mapping, Mappings, Place};
 use crate::refused::Refused;
-use crate::reservation::{Account, Contract, Counts, Kind, Reservation, ReservationId};
+use crate::reservation::{Account, Counts, Kind, Reservation, ReservationId};
 use crate::table::{NIL, Table};
 use crate::usage::Usage;
 
@@ -64,32 +64,6 @@ impl<B: Backend> Pager<B> {
             mappings_needed: 0,
             firm: 0,
         }
-    }
-
-    /// Sets frames aside for a tenant. Takes a step per frame.
-    ///
-    /// # Errors
-    /// [`Refused::Empty`] for no frames; [`Refused::Frames`] if the node has too few that are
-    /// unreserved or borrowed, and [`Refused::Store`] if a borrowed one cannot be had back.
-    pub fn reserve(&mut self, contract: &Contract) -> Result<ReservationId, Refused> {
-        if contract.frames == 0 {
-            return Err(Refused::Empty);
-        }
-        self.require_unreserved(contract.frames)?;
-        let mut reservation = Reservation::new(contract);
-        let n = contract.frames;
-        self.frames
-            .shift(&mut self.unreserved, &mut reservation.free, n);
-        self.count_mappings(&reservation);
-        Ok(ReservationId(self.reservations.add(reservation)))
-    }
-
-    /// Makes room for the mappings of a reservation: each frame can be mapped once by the
-    /// reservation that holds it, conserves it, or gave it up for a lock.
-    fn count_mappings(&mut self, reservation: &Reservation) {
-        self.mappings_needed += u64::from(reservation.size);
-        self.firm += u32::from(reservation.kind == Kind::Firm);
-        self.make_room_for_mappings();
     }
 
     pub(crate) fn discount_mappings(&mut self, reservation: &Reservation) {
@@ -263,6 +237,12 @@ impl<B: Backend> Pager<B> {
         self.areas.at(area).page(mapping.page).sharers.len()
     }
 
+    /// How the sharers of this mapping's page divide it.
+    pub(crate) fn sharing_of(&self, mapping: u32) -> Sharing {
+        let attachment = self.mappings.at(mapping).attachment;
+        self.areas.at(self.attachments.at(attachment).area).sharing
+    }
+
     /// The name of a page outside the policy.
     pub(crate) fn name(&self, area: u32, number: u32) -> Page {
         Page {
@@ -308,6 +288,18 @@ impl<B: Backend> Pager<B> {
             page,
             owner,
         }
+    }
+
+    /// Takes the frame from a page that is no longer mapped.
+    pub(crate) fn vacate(&mut self, area: u32, page: u32, state: State) -> Frame {
+        let name = self.name(area, page);
+        let area = self.areas.at_mut(area);
+        let frame = area.frame(page);
+        let record = area.page_mut(page);
+        debug_assert_eq!(record.sharers.len(), 0, "vacated while mapped");
+        record.state = state;
+        self.backend.release(Held { page: name, frame });
+        frame
     }
 
     /// Appends a mapping that is unlisted to a list of its reservation.
