@@ -3,7 +3,7 @@
 use crate::backend::Backend;
 use crate::pager::Pager;
 use crate::refused::Refused;
-use crate::reservation::{Contract, Kind, Reservation, ReservationId};
+use crate::reservation::{Contract, Reservation, ReservationId};
 
 impl<B: Backend> Pager<B> {
     /// Sets frames aside for a tenant. Takes a step per frame.
@@ -17,18 +17,10 @@ impl<B: Backend> Pager<B> {
         }
         self.require_unreserved(contract.frames)?;
         let mut reservation = Reservation::new(contract);
-        let n = contract.frames;
         self.frames
-            .shift(&mut self.unreserved, &mut reservation.free, n);
-        self.count_mappings(&reservation);
-        Ok(ReservationId(self.reservations.add(reservation)))
-    }
-
-    /// Makes room for the mappings of a reservation: each frame can be mapped once by the
-    /// reservation that holds it, conserves it, or gave it up for a lock.
-    fn count_mappings(&mut self, reservation: &Reservation) {
-        self.mappings_needed += u64::from(reservation.size);
-        self.firm += u32::from(reservation.kind == Kind::Firm);
+            .set_aside(&mut reservation.free, contract.frames);
+        self.mappings_needed.add(&reservation);
         self.make_room_for_mappings();
+        Ok(ReservationId(self.reservations.add(reservation)))
     }
 }

@@ -3,10 +3,12 @@
 use crate::area::{Area, AreaId, PageRecord, Sharing, State};
 use crate::attachment::{Attachment, AttachmentId};
 use crate::backend::{Backend, Held, Page};
-use crate::frame::{Frame, Frames, Stack};
+use crate::frame::Frame;
 use crate::lists::{Mapping, Mappings, Place};
+use crate::mappings_needed::MappingsNeeded;
+use crate::node_frames::NodeFrames;
 use crate::refused::Refused;
-use crate::reservation::{Account, Counts, Kind, Reservation, ReservationId};
+use crate::reservation::{Account, Counts, Reservation, ReservationId};
 use crate::table::{NIL, Table};
 use crate::usage::Usage;
 
@@ -17,18 +19,12 @@ use crate::usage::Usage;
 #[derive(Debug, Clone)]
 pub struct Pager<B> {
     pub(crate) backend: B,
-    pub(crate) frames: Frames,
-    pub(crate) unreserved: Stack,
-    /// Frames that firm reservations have borrowed.
-    pub(crate) borrowed: u32,
+    pub(crate) frames: NodeFrames,
     pub(crate) reservations: Table<Reservation>,
     pub(crate) areas: Table<Area>,
     pub(crate) attachments: Table<Attachment>,
     pub(crate) mappings: Mappings,
-    /// Mappings that the reservations of now may need within their size.
-    pub(crate) mappings_needed: u64,
-    /// Firm reservations.
-    pub(crate) firm: u32,
+    pub(crate) mappings_needed: MappingsNeeded,
 }
 
 /// The state of a mapping before it was undone.
@@ -46,39 +42,25 @@ impl<B: Backend> Pager<B> {
     /// mappings as reserved frames, or more with firm reservations.
     pub const BYTES: (usize, usize) = (size_of::<Mapping>(), size_of::<PageRecord>());
 
-    /// A node of `frames` frames, all unreserved.
-    pub fn new(frames: u32, backend: B) -> Self {
+    /// A node of `total` frames, all unreserved.
+    pub fn new(total: u32, backend: B) -> Self {
         let mut mappings = Mappings::new();
         // Each frame can be mapped once: no reservation makes room for its own when it comes.
-        mappings.grow(frames);
-        let (frames, unreserved) = Frames::new(frames);
+        mappings.grow(total);
         Pager {
             backend,
-            frames,
-            unreserved,
-            borrowed: 0,
+            frames: NodeFrames::new(total),
             reservations: Table::new(),
             areas: Table::new(),
             attachments: Table::new(),
             mappings,
-            mappings_needed: 0,
-            firm: 0,
+            mappings_needed: MappingsNeeded::default(),
         }
     }
 
-    pub(crate) fn discount_mappings(&mut self, reservation: &Reservation) {
-        self.mappings_needed -= u64::from(reservation.size);
-        self.firm -= u32::from(reservation.kind == Kind::Firm);
-    }
-
-    /// All firm reservations together borrow no more frames than there are.
+    /// Makes room for the mappings that may be needed.
     pub(crate) fn make_room_for_mappings(&mut self) {
-        let borrowable = if self.firm > 0 {
-            self.frames.total()
-        } else {
-            0
-        };
-        let needed = self.mappings_needed + u64::from(borrowable);
+        let needed = self.mappings_needed.most(self.frames.total());
         let more = needed.saturating_sub(self.mappings.capacity().into());
         // Places are numbered by `u32`, as frames are.
         self.mappings
@@ -158,12 +140,12 @@ impl<B: Backend> Pager<B> {
 
     /// Frames that are neither reserved nor borrowed.
     pub fn unreserved(&self) -> u32 {
-        self.unreserved.len()
+        self.frames.unreserved()
     }
 
     /// Frames that firm reservations have borrowed.
     pub fn borrowed(&self) -> u32 {
-        self.borrowed
+        self.frames.borrowed()
     }
 
     /// Attachments of an area. Constant time.
