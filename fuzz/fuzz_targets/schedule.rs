@@ -32,7 +32,7 @@ struct Event {
 enum What {
     AddServer(Terms),
     AddBackground(u8),
-    ChangeServer(Terms),
+    JoinReplenishments(u8),
     RemoveServer,
     AddTask,
     RemoveTask,
@@ -144,10 +144,9 @@ fuzz_target!(|script: Script| {
             (What::AddBackground(slice), ..) => scheduler
                 .add_background(u64::from(slice))
                 .map(|server| servers.push(server)),
-            (What::ChangeServer(terms), Some(server), _) => match terms.contract() {
-                Some(contract) => scheduler.change_server(server, &contract, now),
-                None => Ok(()),
-            },
+            (What::JoinReplenishments(most), Some(server), _) => {
+                scheduler.join_replenishments(server, u32::from(most), now)
+            }
             (What::RemoveServer, Some(server), _) => scheduler.remove_server(server, now),
             (What::AddTask, Some(server), _) => {
                 scheduler.add_task(server).map(|task| tasks.push(task))

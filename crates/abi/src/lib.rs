@@ -4,6 +4,16 @@
 //! The kernel and the cell on one side, guest programs on the other use these types and nothing of
 //! their own, so that they cannot disagree. `docs/guest-abi.md` describes the functions.
 //!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | why a call was refused | `errno` |
+//! | the rights of a capability | `rights` |
+//! | the functions that core modules import, by name | `function` |
+//! | what a call returns: one `i64` | `answer`; of a message that was received: `received` |
+//! | limits that both sides have buffers for | `limit` |
+//!
 //! ```
 //! use leasehold_abi::{Errno, Rights, decode, encode};
 //!

@@ -19,6 +19,19 @@
 //!
 //! The score of an attack is the largest of its measures, each as a multiple of the promised value
 //! ([`Observation::measures`]): 1 is the promise.
+//!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | an attack as data | `plan`; as a program: `render`, `component` |
+//! | the functions that a cell offers, with their types | `offer` |
+//! | random plans, and changes of plans | `generate`; smaller ones: `shrink` |
+//! | attacks that are known | `known` |
+//! | one attack in a cell, beside a victim and a neighbour | `scene`; in a process of its own: `play` |
+//! | effects, as multiples of what is promised | `score` |
+//! | the search, and its finds | `search` |
+//! | the longest host steps, at their caps: for calibration | [`steps`] |
 
 mod component;
 mod generate;

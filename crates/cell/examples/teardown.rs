@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use leasehold_cell::engine_config::{FEATURES, MEMORY_GUARD, MEMORY_RESERVATION, engine_config};
 use leasehold_cell::preempt::Mechanism;
-use leasehold_cell::range_pool::STEP_PAGES;
 use leasehold_cell::slot::SlotPool;
+use leasehold_slots::range_pool::STEP_PAGES;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use rustix::time::{ClockId, clock_gettime};
 use wasmtime::{Config, Engine, Instance, MemoryCreator, MemoryType, Module, Store};

@@ -9,6 +9,10 @@ use leasehold_reserve::{Contract, Order, Shielding};
 use leasehold_wasm::artifact::CodeCache;
 use std::sync::Arc;
 
+/// Linear memories that a cell has places for by default. A tenant takes one at least, so that no more
+/// tenants fit.
+pub const PLACES: usize = 1024;
+
 /// How a cell is set up.
 #[derive(Debug, Clone)]
 pub struct CellConfig {
@@ -58,14 +62,14 @@ pub struct CellConfig {
 }
 
 impl CellConfig {
-    /// A cell of up to 1,024 tenants that charges what `profile` says.
+    /// Returns a cell with [`PLACES`] places that charges what `profile` says.
     pub fn new(profile: Profile) -> Self {
         Self {
             cpu: None,
             profile,
             mode: Mode::Grouped,
             max_groups: 1 << 16,
-            max_memories: 1024,
+            max_memories: PLACES,
             arena_bytes: 1 << 30,
             preemption: Mechanism::from_environment(),
             max_tenants: 4096,

@@ -148,9 +148,9 @@ impl Dispatcher {
         };
         let by_priority = self.scheduler.deadline(share.server) == Ok(None);
         if by_priority && contract.policy() == Policy::Sporadic {
-            let joined = while_ending(&contract);
-            let changed = self.scheduler.change_server(share.server, &joined, now);
-            debug_assert!(changed.is_ok(), "it has a contract");
+            let most = while_ending(&contract).replenishments();
+            let joined = self.scheduler.join_replenishments(share.server, most, now);
+            debug_assert!(joined.is_ok(), "it has a contract");
         }
     }
 

@@ -14,7 +14,7 @@ use crate::guest::Guest;
 use crate::host::fs::account::Account;
 use crate::host::fs::preopen::Preopen;
 use crate::host::preview1::state::{Environment, State};
-use crate::host::way::make_way;
+use crate::host::yield_point::yield_point;
 use crate::limiter::{Initial, Limiter};
 use crate::linkers::Prepared;
 use crate::local;
@@ -510,7 +510,7 @@ fn exit_after(result: wasmtime::Result<i32>, store: &Store<Guest>) -> Exit {
 async fn copy_image(limiter: &mut Limiter) -> wasmtime::Result<()> {
     while limiter.copy_image_page().map_err(wasmtime::Error::msg)? {
         mark(step!("cell", "fault"));
-        make_way().await;
+        yield_point().await;
         // The next action, if it is not another page.
         mark(step!("engine", "instantiate"));
     }

@@ -121,7 +121,7 @@ impl Executor {
         loop {
             let now = monotonic_ns();
             // A stall can also begin where a system call ends, such as the last check for messages.
-            self.spare_stalls(now);
+            self.stalls.spare(&mut self.executions.dispatcher, now);
             let (turn, timer) = self.executions.dispatcher.decide(now);
             let least = turn.map_or(Urgency::BACKGROUND, |turn| turn.urgency);
             match self.inbox.take(least) {
@@ -145,14 +145,6 @@ impl Executor {
                     self.control_share.obeyed(kind, now, done);
                 }
             }
-        }
-    }
-
-    /// Excludes the time that the host has taken until `now` from the running tenant's charge.
-    fn spare_stalls(&mut self, now: u64) {
-        let stalled = self.stalls.look(now);
-        if stalled > 0 {
-            self.executions.dispatcher.spare(stalled, now);
         }
     }
 

@@ -23,12 +23,12 @@
 //! the reclamation budgets of the background tenants whose end was asked for before, and its own.
 
 use crate::control_share::kills_within;
-pub use leasehold_preempt::RETRY_NS;
+use leasehold_preempt::RETRY_NS;
 use leasehold_reserve::admission::{Overhead, Verdict, fits};
 use leasehold_reserve::{Contract, Order, Priority};
 
 /// The longest that the cell takes to obey one kill, ns; assumed.
-pub const KILL_NS: u64 = 50_000;
+const KILL_NS: u64 = 50_000;
 
 /// Budgets and periods that are tried for the reservation for ends, ns: the largest share first.
 const ENDS_SHARES: [(u64, u64); 5] = [
@@ -44,7 +44,7 @@ const ENDS_REGIONS: [u64; 4] = [100_000, 250_000, 500_000, 1_000_000];
 
 /// The default reservation for the ends of background tenants: 1 ms in every 20 ms, below all
 /// tenants that have a reservation, in regions of 500 µs.
-pub fn ends_contract() -> Contract {
+pub(crate) fn ends_contract() -> Contract {
     ends(1_000_000, 20_000_000, 500_000)
 }
 

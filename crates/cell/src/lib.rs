@@ -10,7 +10,7 @@
 //!
 //! 1. **Charged before it exists.** Memory and table growth, instances, WASI's table, kernel
 //!    objects, pollables: each is charged to the tenant's group before it is allocated, and
-//!    refused when the budget does not allow it ([`meter`], [`profile`]).
+//!    refused when the budget does not allow it (`meter`, [`profile`]).
 //! 2. **Ending is dropping, then cleaning.** A program is a future that owns its store. Dropping
 //!    it puts memories and stacks back into their pools at a cost that does not depend on what
 //!    is in them; pages are given back afterwards, in slices (`ending`, [`slot`]).
@@ -18,16 +18,18 @@
 //!    listings live in the tenant's arena (`wasi`); descriptors and instances, which the engine
 //!    frees one by one, are bounded by what was charged for each.
 //! 4. **No guest instruction holds the thread.** A guest is stopped between two instructions when
-//!    its time is up ([`preempt`]), bulk instructions are split before compilation ([`bulk_instructions`]), and
-//!    host calls never wait for another thread or a device; the largest step of each is stated
-//!    where it is made.
+//!    its time is up ([`preempt`]), bulk instructions are split before compilation
+//!    ([`leasehold_wasm::bulk_instructions`]), and host calls never wait for another thread or a
+//!    device; the largest step of each is stated where it is made.
 //! 5. **A tenant pays for its own work.** A scheduler decides which task runs
 //!    ([`leasehold_reserve`]); the time of a tenant's start, timers and end is charged to that
 //!    tenant's reservation (`dispatch`, `executor`).
 //! 6. **A cell shares no mutable memory** with other cells; what crosses threads is in
 //!    [`leasehold_crossing`].
 //!
-//! Map, from the controller to the thread:
+//! # Map
+//!
+//! From the controller to the thread.
 //!
 //! | concept | file |
 //! |---|---|
@@ -39,11 +41,11 @@
 //! | real-time priority, and a core of the cell's own | `realtime`, `realtime_limit`, `host_share`, `own_core` |
 //! | the state of the thread, and what executions are built from | `local`, `programs`, `engines`, `engine_parts`, `engine_config`, `linkers` |
 //! | a program, and what it is given | [`program`], `outline`, `surroundings`, `given`, `entropy` |
-//! | the start of a tenant | `starting`, [`build_error`] |
+//! | the start of a tenant | `starting`, `build_error` |
 //! | an execution: its store, its fiber, its data | `execution`, `fiber`, `guest`, `worker`, `exit` |
 //! | what a guest calls: kernel objects, WASI, files | `abi`, `wasi`, `host`; requests: `serving`, each in a tenant of its own: `request_tenant`; calls of its exports: `calls`, `call_bytes` |
 //! | host steps: the table, the caps, the watch | [`steps`] |
-//! | charges outside of the arena, and limits for a tenant in total | [`meter`], `limiter`, [`share`], `mappings` |
+//! | charges outside of the arena, and limits for a tenant in total | `meter`, `limiter`, `share`, `mappings` |
 //! | arenas, linear memories, stacks | `arena_backing`, [`memory`], `pools` |
 //! | the end of a tenant, and its bound | `ending`, `ended`, `pace`, `discarded`, `kill_bound` |
 //! | what an end costs on this host | [`calibrate`], [`profile`], `confidence`; compared with what ends took: `drift` |
@@ -69,7 +71,7 @@
 
 mod abi;
 mod arena_backing;
-pub mod build_error;
+mod build_error;
 pub mod calibrate;
 mod call_bytes;
 mod calls;
@@ -104,7 +106,7 @@ mod linkers;
 mod local;
 mod mappings;
 pub mod memory;
-pub mod meter;
+mod meter;
 mod outline;
 mod own_core;
 mod pace;
@@ -119,7 +121,7 @@ mod refusals;
 mod rehearsal;
 mod request_tenant;
 mod serving;
-pub mod share;
+mod share;
 mod shown;
 mod stalls;
 mod start_error;
@@ -137,16 +139,14 @@ pub use calls::{CallError, ExportedFunction, FunctionError, PendingCall};
 pub use cell::{Cell, PendingStart, TenantHandle};
 pub use command::StartRequest;
 pub use confidence::QuantileBound;
-pub use config::CellConfig;
+pub use config::{CellConfig, PLACES};
 pub use control_share::{ControlKind, ControlUse};
 pub use dispatch::{BACKGROUND_SLICE, Processor, ProcessorState, claim, contract};
 pub use drift::{ClassCosts, CostClass, Price};
 pub use ended::{Ended, Reclaimed};
 pub use entropy::open_entropy;
 pub use exit::Exit;
-pub use kill_bound::{
-    KILL_NS, KillDelay, RETRY_NS, ends_contract, kill_bound, reservation_for_ends,
-};
+pub use kill_bound::{KillDelay, kill_bound, reservation_for_ends};
 pub use leasehold_crossing::Bell;
 pub use leasehold_exchange as exchange;
 pub use leasehold_keyvalue as keyvalue;
@@ -155,13 +155,10 @@ pub use leasehold_preempt as preempt;
 pub use leasehold_reclaim::{Mode, Statement};
 pub use leasehold_reserve::{Order, Shielding, Supply};
 pub use leasehold_slots::stack_class::StackClass;
-pub use leasehold_slots::{range_pool, slot, stack};
+pub use leasehold_slots::{slot, stack};
 pub use leasehold_wasm::artifact::CodeCache;
 pub use leasehold_wasm::refused::{Function, Place};
-pub use leasehold_wasm::{
-    artifact, bulk_instructions, data_segments, data_start, exceptions, image, inventory,
-    load_limits,
-};
+pub use leasehold_wasm::{exceptions, image};
 pub use meter::Held;
 pub use program::{Program, ProgramError};
 pub use realtime::Realtime;

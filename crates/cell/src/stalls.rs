@@ -10,6 +10,7 @@
 //! be told apart, and the tenant pays for all of the time.
 
 use crate::clock::{monotonic_ns, thread_blocks, thread_cpu_ns};
+use crate::dispatch::Dispatcher;
 use leasehold_reserve::Nanos;
 
 /// The shortest time between two queries of the kernel, which take less than 1 µs each.
@@ -59,9 +60,18 @@ impl Stalls {
         }
     }
 
+    /// Excludes the time that the host has taken until `now` from the running tenant's charge. Called
+    /// on the cell's thread, at the end of a turn.
+    pub(crate) fn spare(&mut self, dispatcher: &mut Dispatcher, now: Nanos) {
+        let stalled = self.look(now);
+        if stalled > 0 {
+            dispatcher.spare(stalled, now);
+        }
+    }
+
     /// Returns how long the thread was stalled since the last query, ns; 0 if that was less than
-    /// [`LOOK_NS`] ago. Called on the cell's thread at the end of a turn.
-    pub(crate) fn look(&mut self, now: Nanos) -> Nanos {
+    /// [`LOOK_NS`] ago.
+    fn look(&mut self, now: Nanos) -> Nanos {
         self.look_with(now, Usage::of_thread)
     }
 

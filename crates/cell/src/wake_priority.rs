@@ -27,26 +27,26 @@ enum Rank {
     /// Always as urgent as this.
     Fixed(Urgency),
     /// The urgency follows from its deadline.
-    Deadline(Arc<Deadline>),
+    Deadline(Arc<PublishedDeadline>),
 }
 
 /// The deadline of a tenant's budget, as other threads know it.
 #[derive(Debug)]
-pub(crate) struct Deadline {
+pub(crate) struct PublishedDeadline {
     /// The deadline that the tenant published when it blocked, ns.
     last: AtomicU64,
     period: u64,
 }
 
 impl WakePriority {
-    /// Returns the standing of a tenant with a constant urgency.
+    /// Returns the wake priority of a tenant with a constant urgency.
     pub(crate) fn fixed(urgency: Urgency) -> Self {
         Self::new(Rank::Fixed(urgency))
     }
 
-    /// Returns the standing of a tenant with a first deadline and a period, ns.
+    /// Returns the wake priority of a tenant with a first deadline and a period, ns.
     pub(crate) fn by_deadline(first: u64, period: u64) -> Self {
-        Self::new(Rank::Deadline(Arc::new(Deadline {
+        Self::new(Rank::Deadline(Arc::new(PublishedDeadline {
             last: AtomicU64::new(first),
             period,
         })))
@@ -68,7 +68,7 @@ impl WakePriority {
     }
 
     /// Its deadline as other threads know it, if it has one.
-    pub(crate) fn deadline(&self) -> Option<&Deadline> {
+    pub(crate) fn deadline(&self) -> Option<&PublishedDeadline> {
         match &self.rank {
             Rank::Fixed(_) => None,
             Rank::Deadline(deadline) => Some(deadline),
@@ -96,7 +96,7 @@ impl WakePriority {
     }
 }
 
-impl Deadline {
+impl PublishedDeadline {
     /// Publishes the deadline with which the tenant blocks.
     pub(crate) fn publish(&self, deadline: u64) {
         self.last.store(deadline, Ordering::Relaxed);

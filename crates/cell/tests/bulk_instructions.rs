@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use leasehold_cell::bulk_instructions::{CHUNK, TABLE_CHUNK, chunk_bulk_operations};
 use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::preempt::Mechanism;
+use leasehold_wasm::bulk_instructions::{CHUNK, TABLE_CHUNK, chunk_bulk_operations};
 use proptest::collection::vec;
 use proptest::prelude::{
     Just, ProptestConfig, Strategy, any, prop_assert_eq, prop_oneof, proptest,

@@ -10,12 +10,12 @@ use std::sync::Arc;
 
 use common::{captured, lease, profile};
 use leasehold_cell::engine_config::engine_config;
-use leasehold_cell::inventory::Inventory;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::program::Program;
 use leasehold_cell::{Cell, CellConfig, CodeCache, Exit};
 use leasehold_confine::locks_without_limit;
 use leasehold_confine::owned::OwnedError;
+use leasehold_wasm::inventory::Inventory;
 use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 use wasmtime::Engine;
 

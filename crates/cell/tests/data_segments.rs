@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt::Write as _;
 
-use leasehold_cell::data_segments::{GAP, merge_data_segments};
+use leasehold_wasm::data_segments::{GAP, merge_data_segments};
 use proptest::collection::vec;
 use proptest::prelude::{ProptestConfig, Strategy, any, prop_assert, prop_assert_eq, proptest};
 use wasm_encoder::{DataCountSection, RawSection};

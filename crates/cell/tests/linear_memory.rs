@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use leasehold_cell::engine_config::{FIBER_STACK, engine_config};
 use leasehold_cell::preempt::Mechanism;
-use leasehold_cell::range_pool::STEP_PAGES;
 use leasehold_cell::slot::SlotPool;
 use leasehold_cell::stack::{STACK_PAGES, StackPool};
+use leasehold_slots::range_pool::STEP_PAGES;
 use wasmtime::{Engine, Instance, Memory, Module, StackCreator, Store, Trap};
 
 const WASM_PAGE: usize = 65536;

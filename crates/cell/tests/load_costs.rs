@@ -4,9 +4,9 @@
 mod load_shapes;
 
 use leasehold_cell::engine_config::engine_config;
-use leasehold_cell::load_limits::LOAD_LIMITS;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::program::{Program, ProgramError};
+use leasehold_wasm::load_limits::LOAD_LIMITS;
 use load_shapes::{ADAPTED, SHAPES, Shape, doubling_components, functions_with_handlers};
 use std::time::{Duration, Instant};
 use wasmtime::Engine;

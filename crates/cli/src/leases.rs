@@ -5,15 +5,12 @@ use crate::output::say;
 use crate::overhead::{HostSteps, HostTime};
 use leasehold_cell::memory::{HeldMemory, Swap};
 use leasehold_cell::profile::Profile;
-use leasehold_cell::{Held, KillDelay, RealtimeLimit, kill_bound, reservation_for_ends};
+use leasehold_cell::{Held, KillDelay, PLACES, RealtimeLimit, kill_bound, reservation_for_ends};
 use leasehold_lease::{ByteSize, Cpu, Lease, LeaseFile, Nanoseconds, Restart, TenantSpec};
 use leasehold_pager::PAGE;
 use leasehold_reserve::admission::admit;
 use leasehold_reserve::{Contract, Order};
 use std::path::Path;
-
-/// Tenants that a cell has places for.
-const PLACES: usize = 1024;
 
 /// Loads the lease file at `path`.
 pub(crate) fn load(path: &Path) -> Result<LeaseFile, Failure> {

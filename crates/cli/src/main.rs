@@ -1,4 +1,22 @@
 //! The `leasehold` program: run untrusted WebAssembly under contract, measure the contract.
+//!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | subcommands on a lease or a lease file: `run`, `up`, `serve`, `admit`, `simulate`, `advise` | a file each; one call by `run --invoke`: `invoke` |
+//! | subcommands on a node that runs: `ps`, `top`, `kill`, `put` and others | `operate` |
+//! | subcommands on this host and project: `calibrate`, `demo`, `study`, `attack`, `lockscope`, `generate` | a file each |
+//! | reading lease files, and contracts for the scheduler | `leases` |
+//! | whether reservations are promised: the processor's, the memory's; of tenants that come later | `admission`, `memory_admission`; `rules` |
+//! | what would keep tenants from starting, or makes a reservation useless | `hindrances`, `useless` |
+//! | what an admission counts with: preemption and faults, requests on their way | `overhead`, `transit` |
+//! | the cell of a lease file, checked and admitted | `opened` |
+//! | the confinement of the process | `confinement`, `mounts`; what is opened before it: `stores`, `requests` |
+//! | reports: a run, ends and their charges, long host steps, refusals | `report`, `costs`, `host_steps`, `refusals` |
+//! | output and log, which never wait for a reader | `output`, `log`, `access_log` |
+//! | signals that ask for the end; the service manager | `interrupt`, `notify` |
+//! | exit codes, and the failures behind them | `exit` |
 
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 

@@ -19,8 +19,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::str::FromStr;
 
-/// Time slices of background tenants, unless they state one.
-const BACKGROUND_SLICE: Nanos = 1_000_000;
+/// Time slices of background tenants, unless they state one: as in a cell.
+const BACKGROUND_SLICE: Nanos = leasehold_cell::BACKGROUND_SLICE.as_nanos() as Nanos;
 /// The most periods of one reservation, and the most jobs of one tenant's tasks together, in a
 /// simulation: some seconds of real time.
 const REPETITIONS: u64 = 10_000_000;

@@ -16,6 +16,17 @@
 //!
 //! [`owned`] is about the other direction: which files of the user a process may trust.
 //!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | the door: entering once, narrowing each thread | `process` |
+//! | system calls that each kind of thread may make | `calls`; as filters of the kernel: `filter` |
+//! | files that are reached by name | `places` |
+//! | privileges and visibility of the process; its resource limits | `privileges`, `limits` |
+//! | which files of the user may be trusted | [`owned`] |
+//! | tests of the lists: a denied call ends the process, with its name | `trapped` |
+//!
 //! ```no_run
 //! use leasehold_confine::{Locking, Mode, Place, Places, Thread, enter, narrow};
 //!

@@ -15,6 +15,19 @@
 //! 3. **Every interleaving is explored**: `RUSTFLAGS="--cfg loom" cargo test -p
 //!    leasehold-crossing --release` swaps the standard library's primitives for loom's.
 //!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | commands and wake-ups for a cell's thread | `inbox` |
+//! | output of tenants to a destination that may block | `funnel`; what waits in it, and which tenant is next: `backlog` |
+//! | whose output a thread writes, and the time that it takes | `tag`, `output_time` |
+//! | a body of a request or a response | `ring` |
+//! | items between threads whose ends are locked apart | `queue` |
+//! | the waker of one waiting side; a bell for a thread that drains several pipes | `waker_slot`, `bell` |
+//! | a mutex with priority inheritance, and its condition | `mutex`, `condvar` |
+//! | the primitives that the model checker replaces | `sync` |
+//!
 //! ```
 //! use leasehold_crossing::{Inbox, Message, Urgency};
 //! use std::sync::Arc;

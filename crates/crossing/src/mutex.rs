@@ -29,12 +29,11 @@ fn number() -> u32 {
     NUMBER.get()
 }
 
-/// Whose turn it is: the number of the thread that holds the mutex, with a mark of the kernel's if others wait;
-/// 0 if none does.
+/// Which thread holds the mutex: its number, with a mark of the kernel's if others wait; 0 if none does.
 #[derive(Debug, Default)]
-struct Turn(AtomicU32);
+struct Holder(AtomicU32);
 
-impl Turn {
+impl Holder {
     const fn new() -> Self {
         Self(AtomicU32::new(0))
     }
@@ -76,7 +75,7 @@ impl Turn {
 /// instruction that can panic, and a cell must outlive a thread that panics.
 #[derive(Debug, Default)]
 pub struct Mutex<T> {
-    turn: Turn,
+    holder: Holder,
     /// Never contended.
     value: std::sync::Mutex<T>,
 }
@@ -85,7 +84,7 @@ impl<T> Mutex<T> {
     /// An unlocked mutex.
     pub const fn new(value: T) -> Self {
         Self {
-            turn: Turn::new(),
+            holder: Holder::new(),
             value: std::sync::Mutex::new(value),
         }
     }
@@ -95,13 +94,13 @@ impl<T> Mutex<T> {
     /// # Panics
     /// If this thread has locked it already.
     pub fn lock(&self) -> MutexGuard<'_, T> {
-        self.turn.take();
+        self.holder.take();
         self.taken()
     }
 
     /// Locks it, if no thread has it.
     pub fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
-        self.turn.try_take().then(|| self.taken())
+        self.holder.try_take().then(|| self.taken())
     }
 
     /// What is in it.
@@ -114,13 +113,13 @@ impl<T> Mutex<T> {
     fn taken(&self) -> MutexGuard<'_, T> {
         MutexGuard {
             value: self.value.lock().unwrap_or_else(PoisonError::into_inner),
-            _held: Held(&self.turn),
+            _held: Held(&self.holder),
         }
     }
 }
 
 #[derive(Debug)]
-struct Held<'a>(&'a Turn);
+struct Held<'a>(&'a Holder);
 
 impl Drop for Held<'_> {
     fn drop(&mut self) {

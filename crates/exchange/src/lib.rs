@@ -17,6 +17,18 @@
 //! 4. **Little is freed at once.** A head is a few allocations, a body at most one for each 4 KiB
 //!    of its window that it used; the half that is dropped last frees them.
 //!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | one exchange: its two halves, what they share | `client`, `guest`, `shared` |
+//! | heads, and fields in heads and trailers | `head`, `fields`; which may pass: `hop_by_hop`, `trailers` |
+//! | what one exchange may hold | `limits` |
+//! | exchanges that wait for a tenant, and the end at which it takes them | `lane`, `intake` |
+//! | requests that a tenant sends | `outbox`; how they ended: `call_error`, `call_outcome` |
+//! | why there is no response | `failure` |
+//! | how long an exchange waited, and was worked for | `timing` |
+//!
 //! ```
 //! use leasehold_exchange::{ExchangeLimits, Fields, Lane, Read, RequestHead, ResponseHead, Scheme, exchange};
 //! use std::task::{Context, Poll, Waker};

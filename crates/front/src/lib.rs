@@ -9,6 +9,21 @@
 //! 4. **The tenant pays.** The processor time of a connection is charged to the tenant that it is
 //!    for.
 //! 5. **A response is whole, or its connection is reset.** No failure looks like an end.
+//!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | the I/O thread, its start and its end | `front`; why it cannot start: `error` |
+//! | listeners and their sockets | `listening`; certificates: `tls` |
+//! | connections: one, the limits on them, their counts | `connection`, `sources`, `tally` |
+//! | a request, from its head to the head of its response | `service`; the head as it crosses: `request` |
+//! | the tenant of a request | `routes`, `site` |
+//! | responses: a guest's head or the front's own answer; the body | `reply`, `body` |
+//! | what is wrong with a request's body | `upload` |
+//! | which tenant or client pays for the thread | `payer` |
+//! | what is counted: ends and bytes, latencies | `usage`, `latency` |
+//! | the access log, and traces across services | `access`, `trace` |
 
 #![forbid(unsafe_code)]
 

@@ -10,6 +10,15 @@
 //! 3. **Each turn has a payer**, which is told what it took, the waking of the thread included.
 //! 4. **The thread keeps off the core of the cell** that it works for, where it may run on another.
 //!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | starting the thread: its core, its urgency | `start` |
+//! | what a poll takes from its socket before others have their turn | `slice` |
+//! | equal shares of the thread's time | `rounds` |
+//! | which tenant is charged for a poll | `meter` |
+//!
 //! ```
 //! use leasehold_io_thread::{Metered, Payer, Share, Urgency, keep_rounds, runtime};
 //! use std::cell::Cell;

@@ -14,7 +14,7 @@ use crate::id::{ExecutionId, TenantId};
 use crate::link::Objects;
 use crate::object::task::state::Task;
 use crate::queue::{List, Number};
-use crate::wait::{ForeignWait, Side, Turn, Wait};
+use crate::wait::{ForeignWait, ReservedUnits, Side, Wait};
 
 /// Why an execution continues.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,7 +42,7 @@ enum State {
     /// In an object's queue.
     Waiting(Wait),
     /// Woken, has not called again yet.
-    Turn(Turn),
+    Reserved(ReservedUnits),
 }
 
 #[derive(Debug, Clone, Copy)]
@@ -144,8 +144,8 @@ impl Executions {
         });
     }
 
-    /// Removes an execution whose scrub entry is unlinked: it leaves its queue or passes its
-    /// turn on. Returns its record.
+    /// Removes an execution whose scrub entry is unlinked: it leaves its queue or passes on
+    /// what was reserved for it. Returns its record.
     pub(crate) fn remove<B: Backing>(
         &mut self,
         groups: &mut Objects<B>,
@@ -227,14 +227,14 @@ impl Executions {
         Ok(())
     }
 
-    /// Begins another call of an execution, and clears the state of the last one. Its reserved
-    /// turn, if any, is released: the caller uses it or not, and then [settles](Self::settle) the
-    /// object.
+    /// Begins another call of an execution, and clears the state of the last one. What
+    /// was reserved for it is released: the caller uses it or not, and then [settles](Self::settle)
+    /// the object.
     pub(crate) fn resume<B: Backing>(
         &mut self,
         groups: &mut Objects<B>,
         number: Number,
-    ) -> Option<Turn> {
+    ) -> Option<ReservedUnits> {
         let execution = self.get_mut(number)?;
         let state = core::mem::replace(&mut execution.state, State::Running);
         match state {
@@ -242,11 +242,11 @@ impl Executions {
                 self.unwake(number);
                 None
             }
-            State::Turn(turn) => {
+            State::Reserved(units) => {
                 self.unwake(number);
-                let (queue, _) = turn.side.look(groups, turn.object)?;
-                queue.reserved -= turn.need;
-                Some(turn)
+                let (queue, _) = units.side.look(groups, units.object)?;
+                queue.reserved -= units.need;
+                Some(units)
             }
             State::Waiting(Wait {
                 object,
@@ -263,14 +263,14 @@ impl Executions {
         }
     }
 
-    /// Ends the execution's wait or turn.
+    /// Ends the execution's wait, or releases what was reserved for it.
     pub(crate) fn leave<B: Backing>(&mut self, groups: &mut Objects<B>, number: Number) {
-        if let Some(Turn { object, side, .. }) = self.resume(groups, number) {
+        if let Some(ReservedUnits { object, side, .. }) = self.resume(groups, number) {
             self.settle(groups, object, side);
         }
     }
 
-    /// Wakes those in an object's queue whose turn it is. O(executions woken).
+    /// Wakes those in an object's queue whose need is met, in order. O(executions woken).
     pub(crate) fn settle<B: Backing>(
         &mut self,
         groups: &mut Objects<B>,
@@ -294,7 +294,11 @@ impl Executions {
             self.unlist(Some(&mut queue.list), first);
             give_back(groups, wait.foreign);
             let Wait { need, .. } = wait;
-            self.wake(first, State::Turn(Turn { object, side, need }), Wake::Ready);
+            self.wake(
+                first,
+                State::Reserved(ReservedUnits { object, side, need }),
+                Wake::Ready,
+            );
         }
     }
 

@@ -25,7 +25,7 @@ use crate::queue::Number;
 use crate::refusal::errno;
 use crate::table::{self, TableClasses, Vacancy};
 use crate::tenant::record::Tenant;
-use crate::wait::{ForeignWait, Side, Turn, Wait};
+use crate::wait::{ForeignWait, ReservedUnits, Side, Wait};
 
 /// Set-up of a [`Kernel`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -136,14 +136,14 @@ pub struct Kernel<B: Backing> {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
     number: Number,
-    turn: Option<Turn>,
+    reserved: Option<ReservedUnits>,
 }
 
 impl Call {
     /// Whether something was reserved for this call, so that it need not queue.
-    pub(crate) fn has_turn(&self, object: RawHandle, side: Side) -> bool {
-        self.turn
-            .is_some_and(|turn| turn.object == object && turn.side == side)
+    pub(crate) fn has_reserved(&self, object: RawHandle, side: Side) -> bool {
+        self.reserved
+            .is_some_and(|units| units.object == object && units.side == side)
     }
 }
 
@@ -268,7 +268,7 @@ impl<B: Backing> Kernel<B> {
         }
     }
 
-    /// Takes an execution out of the queue that it waits in, or passes its turn on. It is not woken
+    /// Takes an execution out of the queue that it waits in, or passes on what was reserved for it. It is not woken
     /// for this. Use it when the execution continues for another reason.
     pub fn cancel_wait(&mut self, id: ExecutionId) {
         if let Some(number) = self.executions.find(id) {
@@ -477,9 +477,9 @@ impl<B: Backing> Kernel<B> {
         {
             return Err(Errno::Invalid);
         }
-        let turn = self.executions.resume(&mut self.groups, number);
-        let result = call(self, &Call { number, turn });
-        if let Some(Turn { object, side, .. }) = turn {
+        let reserved = self.executions.resume(&mut self.groups, number);
+        let result = call(self, &Call { number, reserved });
+        if let Some(ReservedUnits { object, side, .. }) = reserved {
             // The unused rest is granted to the next in the queue.
             self.executions.settle(&mut self.groups, object, side);
         }

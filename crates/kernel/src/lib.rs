@@ -36,7 +36,7 @@
 //! | concept | file |
 //! |---|---|
 //! | capability, rights, capability table | `capability`, `table` |
-//! | derivation, delegation and revocation | `revoke`; validity by ancestry: `derivation` |
+//! | derivation, delegation and revocation | `delegation`; validity by ancestry: `derivation` |
 //! | allowance of a foreign tenant | `allowance` |
 //! | kernel objects: semaphore, channel, region, timer, task, child tenant | `object`, a file each |
 //! | links that leave a group, for its scrub list | `link` |
@@ -105,6 +105,7 @@ extern crate alloc;
 mod allowance;
 mod capability;
 mod deadline;
+mod delegation;
 mod derivation;
 mod end;
 mod execution;
@@ -115,7 +116,6 @@ mod link;
 mod object;
 mod queue;
 mod refusal;
-mod revoke;
 mod syscall;
 mod table;
 mod tenant;

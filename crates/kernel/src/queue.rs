@@ -31,7 +31,8 @@ impl Queue {
 
     /// Whether a call may take `need` of what is `available`: not what is reserved for others,
     /// and not before those in the queue unless it has waited itself.
-    pub(crate) fn admits(&self, available: u32, need: u32, has_turn: bool) -> bool {
-        (has_turn || self.list.first.is_none()) && available.saturating_sub(self.reserved) >= need
+    pub(crate) fn admits(&self, available: u32, need: u32, has_reserved: bool) -> bool {
+        (has_reserved || self.list.first.is_none())
+            && available.saturating_sub(self.reserved) >= need
     }
 }

@@ -93,7 +93,7 @@ pub(crate) struct ForeignWait {
 
 /// The units reserved for an execution that was woken.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Turn {
+pub(crate) struct ReservedUnits {
     pub(crate) object: RawHandle,
     pub(crate) side: Side,
     pub(crate) need: u32,

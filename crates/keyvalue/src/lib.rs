@@ -13,6 +13,15 @@
 //!
 //! Operations block, on the disk and on other operations of the same store.
 //!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | operations, each one transaction | `store` |
+//! | the file, which has a bound | `file` |
+//! | limits of keys and values | `limits` |
+//! | what can go wrong | `error` |
+//!
 //! ```
 //! use leasehold_keyvalue::{Store, StoreError};
 //!

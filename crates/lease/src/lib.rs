@@ -16,6 +16,21 @@
 //! 5. **Text is hostile.** No input panics, and work and memory are bounded by its length, which
 //!    is bounded too ([`LeaseFile::MAX_BYTES`], [`LeaseFile::MAX_TENANTS`]).
 //!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | the contract of one tenant | `lease` |
+//! | its reservations: processor, memory | `cpu`, `memory`; the order of dispatch: `order` |
+//! | its limits: files, additions to a disk | `files`, `disk` |
+//! | what it is connected to: requests, other hosts, a store | `http`, `outgoing`, `keyvalue` |
+//! | a tenant: program, arguments, directories, lease | `tenant`, `restart`; as a workload for simulation: `workload` |
+//! | an address at which clients reach tenants | `listener`; host and port: `authority` |
+//! | `lease.toml` | `file`; a value with its key and place: `node`; a fault: `error` |
+//! | the same as flags | `flags`, `flag_error` |
+//! | quantities with units | `quantity`, `decimal`; of time and memory: `nanoseconds`, `byte_size` |
+//! | the door for files that operators name | `regular_file` |
+//!
 //! ```
 //! use std::path::Path;
 //! use leasehold_lease::LeaseFile;

@@ -19,6 +19,17 @@
 //! 4. **The parts are usable alone.** [`reclaim`] and [`reserve`] are `no_std`, and know nothing of
 //!    WebAssembly.
 //!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | the host: tenants of one core | `host`; what its leases are charged by: `costs` |
+//! | a program that was loaded for a lease | `program` |
+//! | what a start is given | `start` |
+//! | a tenant that runs; one whose functions are called | `tenant`, `instance` |
+//! | values of calls: of Rust, as text | `value`, [`wave`] |
+//! | errors, by their origin | `error` |
+//!
 //! A plug-in, called with values of Rust, and killed in the middle of an endless loop:
 //!
 //! ```

@@ -7,6 +7,19 @@
 //! 3. **Nothing waits for an operator.** Events and log lines are in bounded rings: a slow listener is told
 //!    what it missed.
 //! 4. **Kills are not delayed by work.** Programs are compiled on a thread of their own ([`Loader`]).
+//!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | the one owner of all tenants, and how other threads ask it | `supervisor`, `controller` |
+//! | a tenant under supervision: what is wanted, its life | `ward`; when it is started again: `restarts` |
+//! | changes: of a lease file, of operators | `plan`, `desired` |
+//! | loading programs; whether one changed on disk | `loader`, `source` |
+//! | the control interface: routes, types | `api`, [`view`]; made of the cell's reports: `viewed`; refusals: `problem` |
+//! | its server, its client, its page | `server`, `client`, `page`; who may ask over TCP: `token` |
+//! | what is kept for listeners: events, output, requests | `events`, `logs`, `request_log` |
+//! | what monitoring reads: metrics, spans | [`metrics`], [`trace`] |
 
 #![forbid(unsafe_code)]
 

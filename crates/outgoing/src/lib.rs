@@ -17,6 +17,18 @@
 //! 6. **What is held is bounded**: a body crosses in the window of its exchange, a head has a limit, and
 //!    idle connections are few and do not stay.
 //!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | the thread, and an outbox for each start of a tenant | `outgoing`, `tenant`; why it cannot start: `error` |
+//! | one request, and its body | `call`, `body` |
+//! | connections: looked up, checked, then made; idle ones | `connect`, `pool` |
+//! | which addresses a name may stand for | `address` |
+//! | looking up names | `resolver`; messages of DNS: `dns` |
+//! | certificates that are trusted | `trust` |
+//! | which tenant pays for the thread | `payer` |
+//!
 //! ```no_run
 //! # use leasehold_outgoing::OutgoingError;
 //! use leasehold_outgoing::{Options, Outgoing, Trust};

@@ -19,9 +19,9 @@ use crate::memory::{Backing, Memory, Staging};
 use crate::page_file::PageFile;
 use crate::present::Present;
 use crate::refusal::Reason;
-use crate::slots::{NOWHERE, Slots};
 use crate::span::Span;
 use crate::store::{Store, read_all, write_all};
+use crate::swap_places::{NOWHERE, SwapPlaces};
 use crate::userfault::Userfault;
 
 /// Pages of the largest attachment that a spare can take the place of: those of a memory.
@@ -62,7 +62,7 @@ pub(crate) struct Linux {
     pub(crate) ranges: BTreeMap<usize, (usize, u32)>,
     pub(crate) placement: Option<Placement>,
     store: Option<Box<dyn Store>>,
-    pub(crate) slots: Slots,
+    pub(crate) swap_places: SwapPlaces,
     staging: Staging,
     /// Never written to.
     zeros: Staging,
@@ -100,7 +100,7 @@ impl Linux {
             ranges: BTreeMap::new(),
             placement: None,
             store,
-            slots: Slots::new(pages),
+            swap_places: SwapPlaces::new(pages),
             staging,
             zeros,
             staged: None,
@@ -142,11 +142,11 @@ impl Linux {
             return self.holders.take_places(owner, pages);
         }
         // Writing a page out again takes a second place for a moment.
-        let left = self.slots.unpromised().saturating_sub(CLUSTER as u32);
+        let left = self.swap_places.unpromised().saturating_sub(CLUSTER as u32);
         if pages > left {
             return Err(left);
         }
-        self.slots.promise(pages);
+        self.swap_places.promise(pages);
         Ok(())
     }
 
@@ -154,7 +154,7 @@ impl Linux {
     pub(crate) fn unpromise(&mut self, owner: Option<ReservationId>, pages: u32) {
         match owner {
             Some(owner) => self.holders.give_places(owner, pages),
-            None => self.slots.forget(pages),
+            None => self.swap_places.forget(pages),
         }
     }
 
@@ -617,7 +617,7 @@ impl Linux {
             return Err(StoreError);
         }
         let run = (cluster.len() > 1)
-            .then(|| self.slots.take_run(cluster.len()))
+            .then(|| self.swap_places.take_run(cluster.len()))
             .flatten();
         if let Some(first) = run {
             let written = self.transfer(first, 0, cluster.len());
@@ -626,7 +626,7 @@ impl Linux {
                 if written.is_ok() {
                     self.put_place(held.page, place);
                 } else {
-                    self.slots.give_back(place);
+                    self.swap_places.give_back(place);
                 }
             }
             return written;
@@ -634,10 +634,12 @@ impl Linux {
         for (at, held) in cluster.iter().enumerate() {
             let own = self.memory(held.page.area.index()).place(held.page.number);
             // Each page has a place promised to it, so there is one.
-            let place = own.or_else(|| self.slots.take_one()).ok_or(StoreError)?;
+            let place = own
+                .or_else(|| self.swap_places.take_one())
+                .ok_or(StoreError)?;
             if let Err(failed) = self.transfer(place, at, at + 1) {
                 if own.is_none() {
-                    self.slots.give_back(place);
+                    self.swap_places.give_back(place);
                 }
                 return Err(failed);
             }
@@ -674,7 +676,7 @@ impl Linux {
             if before == NOWHERE {
                 *written += 1;
             } else if before != place {
-                self.slots.give_back(before);
+                self.swap_places.give_back(before);
             }
         }
     }
@@ -871,7 +873,7 @@ impl Backend for Linux {
             return false;
         };
         for &place in block.iter().filter(|&&place| place != NOWHERE) {
-            self.slots.give_back(place);
+            self.swap_places.give_back(place);
             memory.written -= 1;
         }
         true
@@ -888,7 +890,7 @@ impl Backend for Linux {
         self.ballast.free_frames(memory.cached.count());
         if let Backing::Store(places) = &memory.backing {
             for &place in places.touched().filter(|&&place| place != NOWHERE) {
-                self.slots.give_back(place);
+                self.swap_places.give_back(place);
             }
             self.unpromise(memory.owner, memory.promised);
         }

@@ -48,7 +48,7 @@
 //! | putting pages into page tables, and protecting them | `userfault`; what is in them: `present` |
 //! | areas: their memory, and where they are attached | `memory`, `page_file`, `attached`, `holders` |
 //! | copy on write | `copied` |
-//! | secondary storage: the swap file and its places | `store`, `swap_file`, `slots` |
+//! | secondary storage: the swap file and its places | `store`, `swap_file`, `swap_places` |
 //! | frames that are held for the node | `hold` |
 //! | giving addresses back soon, contents later | `detach` |
 //! | the host's own accesses | `host_access` |
@@ -117,10 +117,10 @@ mod present;
 mod probe;
 mod refusal;
 mod signal;
-mod slots;
 mod span;
 mod store;
 mod swap_file;
+mod swap_places;
 mod userfault;
 
 pub use error::Error;

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 
 use crate::bits::Bits;
 use crate::page_file::{Extent, PageFile};
-use crate::slots::NOWHERE;
 use crate::span::BYTES;
+use crate::swap_places::NOWHERE;
 
 /// The storage of an area's pages that are in no frame.
 #[derive(Debug)]

@@ -22,10 +22,10 @@ use crate::holders::Limits;
 use crate::memory::{Backing, Memory};
 use crate::probe::open;
 use crate::refusal::{Answer, Denied};
-use crate::signal::{Here, Serving};
-use crate::slots::NOWHERE;
+use crate::signal::{Serving, ThreadPager};
 use crate::span::{BYTES, Span};
 use crate::store::Store;
+use crate::swap_places::NOWHERE;
 
 /// The parameters for opening a cell's memory.
 pub struct Options {
@@ -88,7 +88,7 @@ pub struct CopyOnWrite {
 pub struct Paging {
     /// Dropped first: faults are no longer served.
     _serving: Serving,
-    here: Box<Here>,
+    thread: Box<ThreadPager>,
     book: std::cell::RefCell<Book>,
     this_thread: PhantomData<*const ()>,
 }
@@ -122,17 +122,17 @@ impl Paging {
             pager: Pager::new(options.frames, linux),
             ahead: options.ahead,
         };
-        let here = Box::new(Here::new(engine, options.on_denied));
+        let thread = Box::new(ThreadPager::new(engine, options.on_denied));
         // SAFETY: the box outlives `serving`, which is dropped before it, and in this thread: the
         // whole is not `Send`.
-        let serving = unsafe { Serving::begin(&raw const *here) };
+        let serving = unsafe { Serving::begin(&raw const *thread) };
         let serving = serving.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => Error::Opened,
             _ => system("serve faults")(error),
         })?;
         Ok(Paging {
             _serving: serving,
-            here,
+            thread,
             book: std::cell::RefCell::default(),
             this_thread: PhantomData,
         })
@@ -140,17 +140,18 @@ impl Paging {
 
     /// Returns the memory that is really held, and whether it is locked.
     pub fn held(&self) -> Held {
-        self.here.with(|engine| engine.linux().ballast.held())
+        self.thread.with(|engine| engine.linux().ballast.held())
     }
 
     /// Lends the memory of `frames` reserved frames to tenants whose memory is not attached here.
     pub fn lend(&self, frames: u32) {
-        self.here.with(|engine| engine.linux().ballast.lend(frames));
+        self.thread
+            .with(|engine| engine.linux().ballast.lend(frames));
     }
 
     /// Memory that was [lent](Self::lend) has been freed.
     pub fn restore(&self, frames: u32) {
-        self.here
+        self.thread
             .with(|engine| engine.linux().ballast.restore(frames));
     }
 
@@ -161,7 +162,7 @@ impl Paging {
     /// # Errors
     /// [`Error::System`] if the host has no memory.
     pub fn refill(&self, limit: u32) -> Result<bool, Error> {
-        self.here
+        self.thread
             .with(|engine| engine.linux().ballast.refill(limit))
             .map_err(system("hold the node's memory"))
     }
@@ -234,7 +235,7 @@ impl Paging {
         sharing: Sharing,
     ) -> Result<AreaId, Error> {
         let shared = self
-            .here
+            .thread
             .with(|engine| engine.linux().holders.has_places(owner));
         self.create_stored(shared.then_some(owner), pages, sharing)
     }
@@ -618,7 +619,7 @@ impl Paging {
     /// # Errors
     /// [`Denied`] if even the first page is denied.
     pub fn touch(&self, address: *const u8, bytes: usize, write: bool) -> Result<usize, Denied> {
-        self.here.with(|engine| {
+        self.thread.with(|engine| {
             let touched = engine.touch(address as usize, bytes, write);
             engine.linux().settle();
             touched
@@ -627,7 +628,7 @@ impl Paging {
 
     /// Returns the last access that could not be served since the last call, if any.
     pub fn take_denied(&self) -> Option<Denied> {
-        self.here.take_denied()
+        self.thread.take_denied()
     }
 
     /// Begins to end a reservation, in one go: [`retire_step`](Self::retire_step) until the last.
@@ -675,7 +676,7 @@ impl Paging {
         })?;
         if ending == Ending::Done {
             book.remove(&id);
-            self.here.with(|engine| {
+            self.thread.with(|engine| {
                 let linux = engine.linux();
                 let places = linux.holders.close(id);
                 linux.unpromise(None, places);
@@ -690,7 +691,7 @@ impl Paging {
     /// # Errors
     /// [`Refused::Stale`].
     pub fn account(&self, id: ReservationId) -> Result<Account, Refused> {
-        self.here.with(|engine| engine.pager.account(id))
+        self.thread.with(|engine| engine.pager.account(id))
     }
 
     /// Returns the paging counters of a reservation.
@@ -698,7 +699,7 @@ impl Paging {
     /// # Errors
     /// [`Refused::Stale`].
     pub fn counts(&self, id: ReservationId) -> Result<Counts, Refused> {
-        self.here.with(|engine| engine.pager.counts(id))
+        self.thread.with(|engine| engine.pager.counts(id))
     }
 
     /// Pages of an area.
@@ -706,7 +707,7 @@ impl Paging {
     /// # Errors
     /// [`Refused::Stale`].
     pub fn pages(&self, area: AreaId) -> Result<u32, Refused> {
-        self.here.with(|engine| engine.pager.pages(area))
+        self.thread.with(|engine| engine.pager.pages(area))
     }
 
     /// Attachments of an area.
@@ -714,7 +715,7 @@ impl Paging {
     /// # Errors
     /// [`Refused::Stale`].
     pub fn sharers(&self, area: AreaId) -> Result<u32, Refused> {
-        self.here.with(|engine| engine.pager.sharers(area))
+        self.thread.with(|engine| engine.pager.sharers(area))
     }
 
     /// Pages of an attachment that its tenant has mapped.
@@ -722,13 +723,13 @@ impl Paging {
     /// # Errors
     /// [`Refused::Stale`].
     pub fn mapped(&self, at: AttachmentId) -> Result<u32, Refused> {
-        self.here.with(|engine| engine.pager.mapped(at))
+        self.thread.with(|engine| engine.pager.mapped(at))
     }
 
     /// Pages of a reservation that have a copy in the store, in frames or not. Takes a step for
     /// each attachment.
     pub fn swapped(&self, id: ReservationId) -> u32 {
-        self.here.with(|engine| {
+        self.thread.with(|engine| {
             let linux = engine.linux();
             let own = linux.holders.attachments(id);
             let written = own.iter().filter_map(|at| {
@@ -746,29 +747,30 @@ impl Paging {
     /// # Errors
     /// [`Refused::Stale`].
     pub fn observe(&self, area: AreaId) -> Result<Usage, Refused> {
-        self.here.with(|engine| engine.pager.observe(area))
+        self.thread.with(|engine| engine.pager.observe(area))
     }
 
     /// Frames that are neither reserved nor borrowed.
     pub fn unreserved(&self) -> u32 {
-        self.here.with(|engine| engine.pager.unreserved())
+        self.thread.with(|engine| engine.pager.unreserved())
     }
 
     /// Places in the store that no area has a claim on.
     pub fn unpromised(&self) -> u32 {
-        self.here.with(|engine| engine.linux().slots.unpromised())
+        self.thread
+            .with(|engine| engine.linux().swap_places.unpromised())
     }
 
     /// Kernel mappings that a reservation was charged for, of its [share](Limits).
     pub fn mappings(&self, id: ReservationId) -> u32 {
-        self.here
+        self.thread
             .with(|engine| engine.linux().holders.mappings_taken(id))
     }
 
     /// Returns whether nothing waits to be given back that the kernel refused to take: no addresses
     /// and no pages.
     pub fn is_settled(&self) -> bool {
-        self.here.with(|engine| {
+        self.thread.with(|engine| {
             let linux = engine.linux();
             linux.unwanted.is_empty() && linux.file.is_settled()
         })
@@ -780,12 +782,12 @@ impl Paging {
     /// # Panics
     /// If something does not hold.
     pub fn audit(&self) {
-        self.here.with(|engine| engine.audit());
+        self.thread.with(|engine| engine.audit());
     }
 
     /// Does some work, and then the calls that it deferred.
     fn work<R>(&self, work: impl FnOnce(&mut Engine) -> Result<R, Error>) -> Result<R, Error> {
-        self.here.with(|engine| {
+        self.thread.with(|engine| {
             let result = work(engine);
             engine.linux().settle();
             // A page that could not be mapped now is mapped when it is touched, or denied then.
@@ -798,7 +800,7 @@ impl Paging {
 impl Drop for Paging {
     /// All addresses become inaccessible.
     fn drop(&mut self) {
-        self.here.with(|engine| {
+        self.thread.with(|engine| {
             for view in engine.linux().attached.iter().flatten() {
                 let used = view.span.part(0, view.accessible);
                 let addressed = !matches!(view.role, Role::Copies { .. });

@@ -22,7 +22,7 @@ use crate::span::Span;
 const STACK: u32 = 32;
 
 /// The state of a thread's handler.
-pub(crate) struct Here {
+pub(crate) struct ThreadPager {
     engine: UnsafeCell<Engine>,
     /// The engine is in use: a fault now would be one of the pager's own.
     busy: Cell<bool>,
@@ -33,7 +33,7 @@ pub(crate) struct Here {
 
 thread_local! {
     /// The pager of this thread. Without a destructor, so that signal handlers may read it.
-    static HERE: Cell<*const Here> = const { Cell::new(ptr::null()) };
+    static THREAD_PAGER: Cell<*const ThreadPager> = const { Cell::new(ptr::null()) };
 }
 
 /// `BUS_ADRERR`: a page that is not there.
@@ -44,9 +44,9 @@ type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void);
 /// The previous action for SIGBUS.
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
-impl Here {
+impl ThreadPager {
     pub(crate) fn new(engine: Engine, on_denied: fn(&Denied) -> Answer) -> Self {
-        Here {
+        ThreadPager {
             engine: UnsafeCell::new(engine),
             busy: Cell::new(false),
             on_denied,
@@ -62,8 +62,8 @@ impl Here {
         assert!(!self.busy.replace(true), "the pager was entered twice");
         let _idle = Idle(&self.busy);
         // SAFETY: `busy` was clear, so no other reference exists; none is made until it is clear
-        // again. There is one thread: `Here` is not `Sync`, and the handler runs in the thread that
-        // it is installed for.
+        // again. There is one thread: `ThreadPager` is not `Sync`, and the handler runs in the thread
+        // that it is installed for.
         work(unsafe { &mut *self.engine.get() })
     }
 
@@ -89,15 +89,15 @@ pub(crate) struct Serving {
 }
 
 impl Serving {
-    /// Serves faults of this thread with `here`.
+    /// Serves faults of the calling thread with `thread`.
     ///
     /// # Errors
     /// [`io::ErrorKind::AlreadyExists`] if the thread has a pager, and the system's errors.
     ///
     /// # Safety
-    /// `here` outlives what is returned, and that is dropped in this thread.
-    pub(crate) unsafe fn begin(here: *const Here) -> io::Result<Self> {
-        if !HERE.get().is_null() {
+    /// `thread` outlives what is returned, and that is dropped in this thread.
+    pub(crate) unsafe fn begin(thread: *const ThreadPager) -> io::Result<Self> {
+        if !THREAD_PAGER.get().is_null() {
             return Err(io::ErrorKind::AlreadyExists.into());
         }
         install()?;
@@ -105,14 +105,14 @@ impl Serving {
             stack: use_large_stack()?,
         };
         unblock()?;
-        HERE.set(here);
+        THREAD_PAGER.set(thread);
         Ok(serving)
     }
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        HERE.set(ptr::null());
+        THREAD_PAGER.set(ptr::null());
         let Some((span, before)) = self.stack.take() else {
             return;
         };
@@ -225,13 +225,13 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
     let address = unsafe { (*info).si_addr() } as usize;
     // SAFETY: as above.
     let fault = unsafe { (*info).si_code } == BUS_ADRERR;
-    let here = HERE.get();
+    let thread = THREAD_PAGER.get();
     // Failed hardware memory, or a signal that was sent, is not the pager's.
-    let served = fault && !here.is_null() && {
+    let served = fault && !thread.is_null() && {
         // SAFETY: it outlives the pointer (`Serving::begin`).
-        let here = unsafe { &*here };
+        let thread = unsafe { &*thread };
         // SAFETY: the context is a signal handler's.
-        unsafe { resolve(here, address, context) }
+        unsafe { resolve(thread, address, context) }
     };
     // SAFETY: the arguments are those of this handler.
     unsafe {
@@ -246,11 +246,11 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
 ///
 /// # Safety
 /// `context` is that of the signal handler.
-unsafe fn resolve(here: &Here, address: usize, context: *const c_void) -> bool {
-    if here.busy.get() {
+unsafe fn resolve(thread: &ThreadPager, address: usize, context: *const c_void) -> bool {
+    if thread.busy.get() {
         die("leasehold: a fault inside the pager\n");
     }
-    here.with(|engine| {
+    thread.with(|engine| {
         // SAFETY: the caller's promise.
         let access = unsafe { access(engine, address, context) };
         let (attachment, reason) = match engine.serve(access) {
@@ -263,8 +263,8 @@ unsafe fn resolve(here: &Here, address: usize, context: *const c_void) -> bool {
             attachment,
             reason,
         };
-        here.denied.set(Some(denied));
-        match (here.on_denied)(&denied) {
+        thread.denied.set(Some(denied));
+        match (thread.on_denied)(&denied) {
             Answer::Substitute => engine.substitute(address),
             Answer::Chain => false,
         }

@@ -47,8 +47,7 @@ impl<B: Backend> Pager<B> {
             self.is_larger_than_kept(reservation, pages)?;
         }
         if sharing == Sharing::FirstTouch {
-            // Pages that others were charged for are mapped beyond the reservation's frames.
-            self.mappings_needed += u64::from(pages);
+            self.mappings_needed.add_pages(pages);
             self.make_room_for_mappings();
         }
         let key = self
@@ -184,7 +183,7 @@ impl<B: Backend> Pager<B> {
         let (pages, last) = (area.len(), area.attachments.is_empty());
         let kept = gone.pinned.is_some() || area.lock.is_some();
         if area.sharing == Sharing::FirstTouch {
-            self.mappings_needed -= u64::from(pages);
+            self.mappings_needed.remove_pages(pages);
         }
         let mine = self.reservations.at_mut(gone.reservation);
         mine.attachments.retain(|&other| other != attachment);

@@ -47,7 +47,10 @@ impl<B: Backend> Pager<B> {
             self.audit_lists(index, reservation, found)?;
             borrowed += reservation.borrowed;
         }
-        holds(borrowed == self.borrowed, "the sum of what is borrowed")?;
+        holds(
+            borrowed == self.frames.borrowed(),
+            "the sum of what is borrowed",
+        )?;
         for (index, area) in self.areas.iter() {
             self.audit_area(index, area)?;
         }
@@ -63,7 +66,7 @@ impl<B: Backend> Pager<B> {
             let before = core::mem::replace(&mut seen[frame.index() as usize], true);
             holds(!before, "a frame is in one place")
         };
-        self.frames.iter(&self.unreserved).try_for_each(&mut see)?;
+        self.frames.iter_unreserved().try_for_each(&mut see)?;
         for (_, reservation) in self.reservations.iter() {
             self.frames.iter(&reservation.free).try_for_each(&mut see)?;
             let conserved = self.frames.iter(&reservation.conserved);

@@ -4,20 +4,17 @@
 //! page of its own. A reservation that evicts a shared page loses its own mapping only.
 
 use crate::backend::Backend;
-use crate::fault::Borrow;
+use crate::frame::Frame;
 use crate::lists::Place;
 use crate::pager::Pager;
-use crate::refused::Refused;
 
 impl<B: Backend> Pager<B> {
-    /// Maps a page that another reservation owns: one frame moves from the free list to the
-    /// conserved-page list (SPC fig. 4a).
-    pub(crate) fn join_conserving(&mut self, attachment: u32, page: u32) -> Result<(), Refused> {
+    /// Maps a page that another reservation owns: one frame, from the free list, moves to
+    /// the conserved-page list (SPC fig. 4a).
+    pub(crate) fn join_conserving(&mut self, attachment: u32, page: u32, frame: Frame) {
         let reservation = self.attachments.at(attachment).reservation;
-        let frame = self.take_frame(reservation, Borrow::Allowed)?;
         self.conserve(reservation, frame);
         self.map(attachment, page, Place::Active);
-        Ok(())
     }
 
     /// Unmaps a page that others have mapped too, and puts one frame on the free list: its own

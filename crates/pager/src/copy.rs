@@ -7,7 +7,8 @@
 use crate::area::{Sharing, State};
 use crate::attachment::AttachmentId;
 use crate::backend::{Backend, Held};
-use crate::fault::{Borrow, Fault};
+use crate::fault::Fault;
+use crate::frame_source::Borrow;
 use crate::lists::Place;
 use crate::pager::Pager;
 use crate::refused::Refused;

@@ -156,8 +156,7 @@ impl<B: Backend> Pager<B> {
             0,
             "conserved for pages that have gone"
         );
-        self.frames.append(&mut gone.free, &mut self.unreserved);
-        self.borrowed -= gone.borrowed;
-        self.discount_mappings(&gone);
+        self.frames.release(&mut gone.free, gone.borrowed);
+        self.mappings_needed.remove(&gone);
     }
 }

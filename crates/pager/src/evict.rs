@@ -1,8 +1,7 @@
 //! Making room in a reservation.
 
 use crate::area::{Sharing, State};
-use crate::backend::{Backend, Held};
-use crate::frame::Frame;
+use crate::backend::Backend;
 use crate::pager::Pager;
 use crate::refused::Refused;
 
@@ -27,11 +26,6 @@ impl<B: Backend> Pager<B> {
         }
     }
 
-    pub(crate) fn sharing_of(&self, mapping: u32) -> Sharing {
-        let attachment = self.mappings.at(mapping).attachment;
-        self.areas.at(self.attachments.at(attachment).area).sharing
-    }
-
     /// Evicts a page without another sharer: "only private pages are evicted to secondary storage"
     /// follows from SPC §IV-A.
     pub(crate) fn evict_private(&mut self, victim: u32) -> Result<(), Refused> {
@@ -43,17 +37,5 @@ impl<B: Backend> Pager<B> {
         mine.counts.evicted += 1;
         self.push_free(gone.reservation, frame);
         Ok(())
-    }
-
-    /// Takes the frame from a page that is no longer mapped.
-    pub(crate) fn vacate(&mut self, area: u32, page: u32, state: State) -> Frame {
-        let name = self.name(area, page);
-        let area = self.areas.at_mut(area);
-        let frame = area.frame(page);
-        let record = area.page_mut(page);
-        debug_assert_eq!(record.sharers.len(), 0, "vacated while mapped");
-        record.state = state;
-        self.backend.release(Held { page: name, frame });
-        frame
     }
 }

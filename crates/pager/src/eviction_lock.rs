@@ -13,8 +13,9 @@ use crate::area::{AreaId, Sharing, State};
 use crate::attachment::{Attachment, AttachmentId};
 use crate::backend::{Backend, Held};
 use crate::end::Ending;
-use crate::fault::{Borrow, Fault};
+use crate::fault::Fault;
 use crate::frame::Frame;
+use crate::frame_source::Borrow;
 use crate::lists::{BySharer, List, Place};
 use crate::pager::Pager;
 use crate::refused::Refused;
@@ -218,7 +219,7 @@ impl<B: Backend> Pager<B> {
                 self.reservations.at_mut(reservation).owned -= 1;
             } else {
                 let frame = self.take_conserved(reservation);
-                self.frames.push(&mut self.unreserved, frame);
+                self.frames.put(frame);
             }
             self.reservations.at_mut(reservation).locked += 1;
             owner = false;
@@ -235,7 +236,7 @@ impl<B: Backend> Pager<B> {
             if owner {
                 self.reservations.at_mut(reservation).owned += 1;
             } else {
-                let frame = self.frames.pop(&mut self.unreserved);
+                let frame = self.frames.take();
                 self.conserve(reservation, frame.expect("required before"));
             }
             self.reservations.at_mut(reservation).locked -= 1;
@@ -258,7 +259,7 @@ impl<B: Backend> Pager<B> {
         };
         let fault = match state {
             State::Resident(_) => {
-                self.frames.push(&mut self.unreserved, frame);
+                self.frames.put(frame);
                 Fault::Minor
             }
             State::Absent | State::Lost => {
@@ -284,7 +285,7 @@ impl<B: Backend> Pager<B> {
         }
         let reservation = self.holder(at);
         let frame = self.leave_locked_page(at, State::Absent);
-        let frame = frame.or_else(|| self.frames.pop(&mut self.unreserved));
+        let frame = frame.or_else(|| self.frames.take());
         self.push_free(reservation, frame.expect("required before"));
         self.reservations.at_mut(reservation).locked -= 1;
         Ok(())
@@ -295,7 +296,7 @@ impl<B: Backend> Pager<B> {
         let lost = self.is_wanted_by_no_other(at) && self.save(at).is_err();
         let left = if lost { State::Lost } else { State::Absent };
         if let Some(frame) = self.leave_locked_page(at, left) {
-            self.frames.push(&mut self.unreserved, frame);
+            self.frames.put(frame);
         }
     }
 

@@ -3,11 +3,10 @@
 use crate::area::{Sharing, State};
 use crate::attachment::{Attachment, AttachmentId};
 use crate::backend::{Backend, Held};
-use crate::frame::Frame;
+use crate::frame_source::Borrow;
 use crate::lists::Place;
 use crate::pager::Pager;
 use crate::refused::Refused;
-use crate::reservation::Kind;
 use crate::table::NIL;
 
 /// How a fault was resolved.
@@ -21,13 +20,6 @@ pub enum Fault {
     Zero,
     /// The page was read from secondary storage.
     Major,
-}
-
-/// Whether a firm reservation may take an unreserved frame.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Borrow {
-    Allowed,
-    Never,
 }
 
 impl<B: Backend> Pager<B> {
@@ -71,10 +63,18 @@ impl<B: Backend> Pager<B> {
 
     /// Maps a page that others have mapped.
     pub(crate) fn join(&mut self, attachment: u32, page: u32) -> Result<Fault, Refused> {
-        let area = self.attachments.at(attachment).area;
+        let &Attachment {
+            reservation, area, ..
+        } = self.attachments.at(attachment);
         match self.areas.at(area).sharing {
-            Sharing::Conserve => self.join_conserving(attachment, page)?,
-            Sharing::Plain => self.join_plainly(attachment, page)?,
+            Sharing::Conserve => {
+                let frame = self.take_frame(reservation, Borrow::Allowed)?;
+                self.join_conserving(attachment, page, frame);
+            }
+            Sharing::Plain => {
+                let frame = self.take_frame(reservation, Borrow::Allowed)?;
+                self.join_plainly(attachment, page, frame);
+            }
             Sharing::FirstTouch => self.join_free_of_charge(attachment, page),
         }
         Ok(Fault::Minor)
@@ -113,28 +113,5 @@ impl<B: Backend> Pager<B> {
             return Err(failed.into());
         }
         Ok(())
-    }
-
-    /// Takes a frame that the reservation may use, making room if it must.
-    pub(crate) fn take_frame(
-        &mut self,
-        reservation: u32,
-        borrow: Borrow,
-    ) -> Result<Frame, Refused> {
-        if let Some(frame) = self.pop_free(reservation) {
-            return Ok(frame);
-        }
-        if let Some(frame) = self.take_missing(reservation) {
-            return Ok(frame);
-        }
-        let firm = self.reservations.at(reservation).kind == Kind::Firm;
-        if firm
-            && borrow == Borrow::Allowed
-            && let Some(frame) = self.borrow(reservation)
-        {
-            return Ok(frame);
-        }
-        self.make_room(reservation)?;
-        self.pop_free(reservation).ok_or(Refused::Starved)
     }
 }

@@ -8,28 +8,27 @@ use crate::refused::Refused;
 impl<B: Backend> Pager<B> {
     /// Takes an unreserved frame beyond the size of a reservation.
     pub(crate) fn borrow(&mut self, reservation: u32) -> Option<Frame> {
-        let frame = self.frames.pop(&mut self.unreserved)?;
+        let frame = self.frames.lend()?;
         self.reservations.at_mut(reservation).borrowed += 1;
-        self.borrowed += 1;
         Some(frame)
     }
 
     /// Ensures that the node has `n` unreserved frames, taking back borrowed ones if necessary.
     /// Hard reservations are not touched.
     pub(crate) fn require_unreserved(&mut self, n: u32) -> Result<(), Refused> {
-        let left = self.unreserved.len() + self.borrowed;
+        let left = self.frames.unreserved() + self.frames.borrowed();
         if n > left {
             return Err(Refused::Frames { needed: n, left });
         }
-        while self.unreserved.len() < n {
+        while self.frames.unreserved() < n {
             let borrower = self.largest_borrower();
             let excess = self.reservations.at(borrower).borrowed;
             if excess == 0 {
                 // Unmanaged sharers took frames for the pages that were evicted here.
-                let left = self.unreserved.len();
+                let left = self.frames.unreserved();
                 return Err(Refused::Frames { needed: n, left });
             }
-            for _ in 0..excess.min(n - self.unreserved.len()) {
+            for _ in 0..excess.min(n - self.frames.unreserved()) {
                 self.give_back(borrower)?;
             }
         }
@@ -52,9 +51,8 @@ impl<B: Backend> Pager<B> {
                 self.pop_free(reservation).ok_or(Refused::Starved)?
             }
         };
-        self.frames.push(&mut self.unreserved, frame);
+        self.frames.take_back(frame);
         self.reservations.at_mut(reservation).borrowed -= 1;
-        self.borrowed -= 1;
         Ok(())
     }
 }

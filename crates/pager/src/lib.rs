@@ -39,11 +39,11 @@
 //! | baselines: no management, first touch | `plain`, `first_touch` |
 //! | areas, and their attachments to reservations | `area`, `attach`, `attachment` |
 //! | page fault, and mapping ahead of it | `fault`, `ahead`; copy on write: `copy` |
-//! | active and inactive list, ownership list | `lists`; second chance: `second_chance` |
+//! | active and inactive list, ownership list | `lists`; room for their mappings: `mappings_needed`; second chance: `second_chance` |
 //! | eviction, and writing out in clusters | `second_chance` (the victim), `evict`, `write_out` |
 //! | pages that their creator keeps | `pin` |
-//! | the end of a reservation, in steps | `end` |
-//! | frames of the node, and which reservation has them | `frame`, `pager`; why a request is refused: `refused` |
+//! | the beginning of a reservation; its end, in steps | `begin`; `end` |
+//! | frames of the node, and which reservation has them | `node_frames`, `frame`, `pager`; where one for a page comes from: `frame_source`; why a request is refused: `refused` |
 //! | whether reservations fit together | [`admission`] |
 //! | mechanism: page tables, frames, storage | `backend`; in memory, for tests: `memory_backend` |
 //! | the invariant, counted anew | `audit` |
@@ -87,6 +87,7 @@ mod attach;
 mod attachment;
 mod audit;
 mod backend;
+mod begin;
 mod conservation;
 mod conserved_pages;
 mod copy;
@@ -97,8 +98,11 @@ mod fault;
 mod firm;
 mod first_touch;
 mod frame;
+mod frame_source;
 mod lists;
+mod mappings_needed;
 mod memory_backend;
+mod node_frames;
 mod pager;
 mod pin;
 mod plain;

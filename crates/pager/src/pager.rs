@@ -1,12 +1,14 @@
 //! The pager: the memory of one node, and the reservation of each frame.
 
-use crate::area::{Area, AreaId, PageRecord, Sharing};
+use crate::area::{Area, AreaId, PageRecord, Sharing, State};
 use crate::attachment::{Attachment, AttachmentId};
-use crate::backend::{Backend, Page};
-use crate::frame::{Frame, Frames, Stack};
+use crate::backend::{Backend, Held, Page};
+use crate::frame::Frame;
 use crate::lists::{Mapping, Mappings, Place};
+use crate::mappings_needed::MappingsNeeded;
+use crate::node_frames::NodeFrames;
 use crate::refused::Refused;
-use crate::reservation::{Account, Contract, Counts, Kind, Reservation, ReservationId};
+use crate::reservation::{Account, Counts, Reservation, ReservationId};
 use crate::table::{NIL, Table};
 use crate::usage::Usage;
 
@@ -17,18 +19,12 @@ use crate::usage::Usage;
 #[derive(Debug, Clone)]
 pub struct Pager<B> {
     pub(crate) backend: B,
-    pub(crate) frames: Frames,
-    pub(crate) unreserved: Stack,
-    /// Frames that firm reservations have borrowed.
-    pub(crate) borrowed: u32,
+    pub(crate) frames: NodeFrames,
     pub(crate) reservations: Table<Reservation>,
     pub(crate) areas: Table<Area>,
     pub(crate) attachments: Table<Attachment>,
     pub(crate) mappings: Mappings,
-    /// Mappings that the reservations of now may need within their size.
-    pub(crate) mappings_needed: u64,
-    /// Firm reservations.
-    pub(crate) firm: u32,
+    pub(crate) mappings_needed: MappingsNeeded,
 }
 
 /// The state of a mapping before it was undone.
@@ -46,65 +42,25 @@ impl<B: Backend> Pager<B> {
     /// mappings as reserved frames, or more with firm reservations.
     pub const BYTES: (usize, usize) = (size_of::<Mapping>(), size_of::<PageRecord>());
 
-    /// A node of `frames` frames, all unreserved.
-    pub fn new(frames: u32, backend: B) -> Self {
+    /// A node of `total` frames, all unreserved.
+    pub fn new(total: u32, backend: B) -> Self {
         let mut mappings = Mappings::new();
         // Each frame can be mapped once: no reservation makes room for its own when it comes.
-        mappings.grow(frames);
-        let (frames, unreserved) = Frames::new(frames);
+        mappings.grow(total);
         Pager {
             backend,
-            frames,
-            unreserved,
-            borrowed: 0,
+            frames: NodeFrames::new(total),
             reservations: Table::new(),
             areas: Table::new(),
             attachments: Table::new(),
             mappings,
-            mappings_needed: 0,
-            firm: 0,
+            mappings_needed: MappingsNeeded::default(),
         }
     }
 
-    /// Sets frames aside for a tenant. Takes a step per frame.
-    ///
-    /// # Errors
-    /// [`Refused::Empty`] for no frames; [`Refused::Frames`] if the node has too few that are
-    /// unreserved or borrowed, and [`Refused::Store`] if a borrowed one cannot be had back.
-    pub fn reserve(&mut self, contract: &Contract) -> Result<ReservationId, Refused> {
-        if contract.frames == 0 {
-            return Err(Refused::Empty);
-        }
-        self.require_unreserved(contract.frames)?;
-        let mut reservation = Reservation::new(contract);
-        let n = contract.frames;
-        self.frames
-            .shift(&mut self.unreserved, &mut reservation.free, n);
-        self.count_mappings(&reservation);
-        Ok(ReservationId(self.reservations.add(reservation)))
-    }
-
-    /// Makes room for the mappings of a reservation: each frame can be mapped once by the
-    /// reservation that holds it, conserves it, or gave it up for a lock.
-    fn count_mappings(&mut self, reservation: &Reservation) {
-        self.mappings_needed += u64::from(reservation.size);
-        self.firm += u32::from(reservation.kind == Kind::Firm);
-        self.make_room_for_mappings();
-    }
-
-    pub(crate) fn discount_mappings(&mut self, reservation: &Reservation) {
-        self.mappings_needed -= u64::from(reservation.size);
-        self.firm -= u32::from(reservation.kind == Kind::Firm);
-    }
-
-    /// All firm reservations together borrow no more frames than there are.
+    /// Makes room for the mappings that may be needed.
     pub(crate) fn make_room_for_mappings(&mut self) {
-        let borrowable = if self.firm > 0 {
-            self.frames.total()
-        } else {
-            0
-        };
-        let needed = self.mappings_needed + u64::from(borrowable);
+        let needed = self.mappings_needed.most(self.frames.total());
         let more = needed.saturating_sub(self.mappings.capacity().into());
         // Places are numbered by `u32`, as frames are.
         self.mappings
@@ -184,12 +140,12 @@ impl<B: Backend> Pager<B> {
 
     /// Frames that are neither reserved nor borrowed.
     pub fn unreserved(&self) -> u32 {
-        self.unreserved.len()
+        self.frames.unreserved()
     }
 
     /// Frames that firm reservations have borrowed.
     pub fn borrowed(&self) -> u32 {
-        self.borrowed
+        self.frames.borrowed()
     }
 
     /// Attachments of an area. Constant time.
@@ -263,6 +219,12 @@ impl<B: Backend> Pager<B> {
         self.areas.at(area).page(mapping.page).sharers.len()
     }
 
+    /// How the sharers of this mapping's page divide it.
+    pub(crate) fn sharing_of(&self, mapping: u32) -> Sharing {
+        let attachment = self.mappings.at(mapping).attachment;
+        self.areas.at(self.attachments.at(attachment).area).sharing
+    }
+
     /// The name of a page outside the policy.
     pub(crate) fn name(&self, area: u32, number: u32) -> Page {
         Page {
@@ -308,6 +270,18 @@ impl<B: Backend> Pager<B> {
             page,
             owner,
         }
+    }
+
+    /// Takes the frame from a page that is no longer mapped.
+    pub(crate) fn vacate(&mut self, area: u32, page: u32, state: State) -> Frame {
+        let name = self.name(area, page);
+        let area = self.areas.at_mut(area);
+        let frame = area.frame(page);
+        let record = area.page_mut(page);
+        debug_assert_eq!(record.sharers.len(), 0, "vacated while mapped");
+        record.state = state;
+        self.backend.release(Held { page: name, frame });
+        frame
     }
 
     /// Appends a mapping that is unlisted to a list of its reservation.

@@ -6,20 +6,18 @@
 
 use crate::area::State;
 use crate::backend::Backend;
-use crate::fault::Borrow;
 use crate::frame::Frame;
 use crate::lists::Place;
 use crate::pager::Pager;
 use crate::refused::Refused;
 
 impl<B: Backend> Pager<B> {
-    pub(crate) fn join_plainly(&mut self, attachment: u32, page: u32) -> Result<(), Refused> {
+    /// Maps a page that another reservation has: one frame goes back to the node.
+    pub(crate) fn join_plainly(&mut self, attachment: u32, page: u32, frame: Frame) {
         let reservation = self.attachments.at(attachment).reservation;
-        let frame = self.take_frame(reservation, Borrow::Allowed)?;
-        self.frames.push(&mut self.unreserved, frame);
+        self.frames.put(frame);
         self.reservations.at_mut(reservation).returned += 1;
         self.map(attachment, page, Place::Active);
-        Ok(())
     }
 
     /// Evicts a page that others have mapped. The evictor gets the frame, the others one of the
@@ -34,7 +32,7 @@ impl<B: Backend> Pager<B> {
             self.unbook_plainly(robbed.reservation, owner);
             owner = false;
             self.reservations.at_mut(robbed.reservation).counts.robbed += 1;
-            match self.frames.pop(&mut self.unreserved) {
+            match self.frames.take() {
                 Some(frame) => self.push_free(robbed.reservation, frame),
                 None => self.reservations.at_mut(robbed.reservation).missing += 1,
             }
@@ -73,7 +71,7 @@ impl<B: Backend> Pager<B> {
         if self.reservations.at(reservation).missing == 0 {
             return None;
         }
-        let frame = self.frames.pop(&mut self.unreserved)?;
+        let frame = self.frames.take()?;
         self.reservations.at_mut(reservation).missing -= 1;
         Some(frame)
     }

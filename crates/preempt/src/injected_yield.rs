@@ -20,7 +20,7 @@
 //! 3. *Everything that the guest can see is preserved*: general registers, flags, x87, vector and
 //!    mask registers, and the 128 bytes below its stack pointer.
 //! 4. *A changed return address lives at most as long as the poll*, there is at most one, and the
-//!    original is kept. It is restored only if the changed address is still in the slot: a host
+//!    original is kept. It is restored only if the changed address is still where it was put: a host
 //!    call that ends with a trap or an exception does not return, and its frame may have been used
 //!    for something else. Fiber stacks stay mapped when they are given back
 //!    ([`leasehold_slots::stack`]).
@@ -41,7 +41,7 @@
 //! 7. *Nothing walks the frames of an interrupted guest*: in a prologue or a tail call the frame
 //!    pointer is not what a walker expects. So the engine is shown a walk that ends at once; it
 //!    walks only when the guest is ended there, and nothing reads that backtrace. The walk of an
-//!    outer guest takes its first address from the store, never from a changed slot. So does the
+//!    outer guest takes its first address from the store, never from a changed return address. So does the
 //!    walk of an exception, which begins at the call of the engine that throws it.
 //! 8. *Throws pass through this file*: a call of the engine that throws does not return but
 //!    continues in a handler of the guest, and a guest whose handlers throw again at once has
@@ -75,7 +75,7 @@ struct Run {
     /// Its `vmctx`; zero while none runs.
     vmctx: AtomicUsize,
     /// Where the return address of a host call was changed; zero if none is.
-    return_slot: AtomicUsize,
+    return_word: AtomicUsize,
     /// The address that was there.
     return_pc: AtomicUsize,
     /// Names the host step of a throw.
@@ -87,7 +87,7 @@ thread_local! {
     static RUN: Run = const {
         Run {
             vmctx: AtomicUsize::new(0),
-            return_slot: AtomicUsize::new(0),
+            return_word: AtomicUsize::new(0),
             return_pc: AtomicUsize::new(0),
             throws: Cell::new(unnamed),
         }
@@ -153,18 +153,18 @@ pub(super) fn leave() {
 }
 
 impl Run {
-    /// Restores the changed return address, if it is still in its slot.
+    /// Restores the changed return address, if it is still in its word on the stack.
     fn put_back_return(&self) {
-        let slot = self.return_slot.swap(0, Relaxed) as *mut usize;
-        if slot.is_null() {
+        let word = self.return_word.swap(0, Relaxed) as *mut usize;
+        if word.is_null() {
             return;
         }
-        // SAFETY: the slot is on a fiber stack that was in use during this poll and is mapped
+        // SAFETY: the word is on a fiber stack that was in use during this poll and is mapped
         // (invariant 4). Only `catch_return` writes this value anywhere, so that either the call
-        // is still to return through the slot, or nothing uses the slot.
+        // is still to return through the word, or nothing uses the word.
         unsafe {
-            if slot.read() == trampoline_after_call as *const () as usize {
-                slot.write(self.return_pc.load(Relaxed));
+            if word.read() == trampoline_after_call as *const () as usize {
+                word.write(self.return_pc.load(Relaxed));
             }
         }
     }
@@ -191,19 +191,19 @@ impl Run {
         if frame == 0 || below == 0 || below > LONGEST_STACK || !code.contains(pc) {
             return;
         }
-        let slot = (frame + size_of::<usize>()) as *mut usize;
-        // SAFETY: the slot is above the stack pointer on a mapped stack. If it does not hold the
+        let word = (frame + size_of::<usize>()) as *mut usize;
+        // SAFETY: the word is above the stack pointer on a mapped stack. If it does not hold the
         // address that the call returns to, the frame is not that of a call under way, or its return
         // is caught already. If it does, it is either that of one, or of one that has returned and
         // whose stack is unused since, where writing changes nothing.
         unsafe {
-            if slot.read() != pc {
+            if word.read() != pc {
                 return;
             }
             self.put_back_return();
             self.return_pc.store(pc, Relaxed);
-            self.return_slot.store(slot as usize, Relaxed);
-            slot.write(trampoline_after_call as *const () as usize);
+            self.return_word.store(word as usize, Relaxed);
+            word.write(trampoline_after_call as *const () as usize);
         }
     }
 }
@@ -394,7 +394,7 @@ unsafe extern "C" fn yield_guest(frame: *mut usize) {
         // SAFETY: two words that the trampoline has written.
         let after_call = unsafe { frame.add(1).read() == 0 };
         if after_call {
-            run.return_slot.store(0, Relaxed);
+            run.return_word.store(0, Relaxed);
             // SAFETY: as above.
             unsafe { frame.add(1).write(run.return_pc.load(Relaxed)) };
         }

@@ -18,14 +18,9 @@ pub(crate) struct Bandwidth {
 
 impl Bandwidth {
     pub(crate) const fn new(contract: &Contract, now: Nanos) -> Self {
-        Bandwidth::with(contract, 0, now + contract.period())
-    }
-
-    /// Accounts in which something was used already.
-    pub(crate) const fn with(contract: &Contract, used: Nanos, deadline: Nanos) -> Self {
         Bandwidth {
-            used,
-            deadline,
+            used: 0,
+            deadline: now + contract.period(),
             budget: contract.budget(),
             period: contract.period(),
         }

@@ -19,7 +19,7 @@ pub(crate) enum Budget {
     Unlimited,
 }
 
-/// The slot of a pending replenishment of a policy without a queue.
+/// The position of a pending replenishment of a policy without a queue.
 const PERIODIC: u32 = 0;
 
 impl Budget {

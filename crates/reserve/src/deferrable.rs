@@ -13,9 +13,6 @@ pub(crate) struct Deferrable {
     used: Nanos,
     /// When the budget comes back next.
     boundary: Nanos,
-    /// The part that is replenished a period later: what a change of contract has added to the
-    /// budget. Less than the budget.
-    withheld: Nanos,
     budget: Nanos,
     period: Nanos,
 }
@@ -25,32 +22,12 @@ impl Deferrable {
     /// budget: periods begin at multiples of their length, whenever the server was made.
     pub(crate) const fn new(contract: &Contract, now: Nanos) -> Self {
         let period = contract.period();
-        Deferrable::with(contract, 0, (now / period + 1) * period)
-    }
-
-    /// Accounts in which something was used already.
-    pub(crate) const fn with(contract: &Contract, used: Nanos, boundary: Nanos) -> Self {
         Deferrable {
-            used,
-            boundary,
-            withheld: 0,
+            used: 0,
+            boundary: (now / period + 1) * period,
             budget: contract.budget(),
-            period: contract.period(),
+            period,
         }
-    }
-
-    /// The same accounts, of whose budget only `amount` comes back at the next boundary.
-    pub(crate) fn with_next(self, amount: Nanos) -> Self {
-        debug_assert!(amount > 0);
-        Deferrable {
-            withheld: self.budget.saturating_sub(amount),
-            ..self
-        }
-    }
-
-    /// The budget that comes back at the next boundary.
-    pub(crate) const fn next(&self) -> Nanos {
-        self.budget - self.withheld
     }
 
     /// Lets the periods pass that ended by `now`, in which nothing was used; returns how many.
@@ -71,7 +48,7 @@ impl Deferrable {
     /// The budget comes back.
     #[inline]
     fn begin_period(&mut self) {
-        self.used = self.used.saturating_sub(self.budget) + core::mem::take(&mut self.withheld);
+        self.used = self.used.saturating_sub(self.budget);
     }
 
     /// Returns the instant of the next budget; zero if there is budget. An overrun of a whole
@@ -81,7 +58,7 @@ impl Deferrable {
         if self.used < self.budget {
             return 0;
         }
-        let periods = (self.used - self.budget + self.withheld) / self.budget;
+        let periods = (self.used - self.budget) / self.budget;
         self.boundary
             .saturating_add(periods.saturating_mul(self.period))
     }
@@ -99,8 +76,7 @@ impl Deferrable {
         let mut longest = (then.used + (first - from)).saturating_sub(then.budget);
         then.charge(from, to);
         longest = longest.max(then.overrun());
-        // After a change to a longer period the first boundary may be earlier than a period.
-        let last = then.boundary.saturating_sub(then.period);
+        let last = then.boundary - then.period;
         if last > first {
             let mut before = *self;
             before.charge(from, last - 1);
@@ -158,27 +134,12 @@ impl Deferrable {
         then.roll(now);
         let end = now + (then.budget - then.used);
         let overrun = then.boundary.saturating_sub(end);
-        if overrun > interrupt || overrun >= then.next() {
+        if overrun > interrupt || overrun >= then.budget {
             end
-        } else if then.next() == self.period {
+        } else if then.budget == self.period {
             NEVER
         } else {
-            then.boundary + (then.next() - overrun)
+            then.boundary + (then.budget - overrun)
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Deferrable;
-    use crate::contract::Contract;
-
-    #[test]
-    fn an_overrun_is_what_was_used_although_the_first_boundary_is_earlier_than_a_period() {
-        // The contract had a shorter period before.
-        let contract = Contract::new(5, 1000).expect("a contract");
-        let accounts = Deferrable::with(&contract, 0, 100);
-        assert_eq!(accounts.longest_overrun(0, 20), 15);
-        assert_eq!(accounts.longest_overrun(0, 110), 100);
     }
 }

@@ -7,7 +7,7 @@ use alloc::vec::Vec;
 
 use crate::contract::Nanos;
 use crate::id::{Index, NEVER, NOWHERE};
-use crate::replenishment_queue::SLOTS;
+use crate::replenishment_queue::RING;
 
 const ARITY: usize = 4;
 
@@ -20,7 +20,7 @@ pub(crate) enum Timer {
     WakeUp(Index),
 }
 
-/// Timers are numbered: those of a server's replenishments by their slots, then those of tasks.
+/// Timers are numbered: those of a server's replenishments by their positions in its ring, then those of tasks.
 ///
 /// Invariant: no timer in the heap is earlier than the one above it; `places` says where each is.
 #[derive(Debug)]
@@ -32,7 +32,7 @@ pub(crate) struct Timers {
 
 impl Timers {
     pub(crate) fn new(servers: u32, tasks: u32) -> Self {
-        let first_task = servers * SLOTS as u32;
+        let first_task = servers * RING as u32;
         let timers = (first_task + tasks) as usize;
         Timers {
             heap: Vec::with_capacity(timers),
@@ -41,17 +41,17 @@ impl Timers {
         }
     }
 
-    pub(crate) fn set_replenishment(&mut self, server: Index, slot: u32, at: Nanos) {
-        self.set(server * SLOTS as u32 + slot, at);
+    pub(crate) fn set_replenishment(&mut self, server: Index, position: u32, at: Nanos) {
+        self.set(server * RING as u32 + position, at);
     }
 
-    pub(crate) fn cancel_replenishment(&mut self, server: Index, slot: u32) {
-        self.cancel(server * SLOTS as u32 + slot);
+    pub(crate) fn cancel_replenishment(&mut self, server: Index, position: u32) {
+        self.cancel(server * RING as u32 + position);
     }
 
     pub(crate) fn cancel_replenishments(&mut self, server: Index) {
-        for slot in 0..SLOTS as u32 {
-            self.cancel_replenishment(server, slot);
+        for position in 0..RING as u32 {
+            self.cancel_replenishment(server, position);
         }
     }
 
@@ -74,7 +74,7 @@ impl Timers {
         self.cancel(timer);
         let what = match timer.checked_sub(self.first_task) {
             Some(task) => Timer::WakeUp(task),
-            None => Timer::Replenishment(timer / SLOTS as u32),
+            None => Timer::Replenishment(timer / RING as u32),
         };
         Some((at, what))
     }

@@ -2,11 +2,10 @@
 //!
 //! *Shielded Processor Reservations* (SPR) is the paper behind it; it builds the scheduler for
 //! sporadic and deferrable servers of one task under fixed priorities. Here servers have many
-//! tasks, deadlines can take the place of priorities, and contracts can change. The crate is
-//! `no_std`, and a pure state machine: it receives events with their times, and returns the task to
-//! run and the time of the one-shot timer ([`Decision`]). It has no clock and no thread, and
-//! allocates nothing once it is made, so that the same code runs in a cell and in virtual time
-//! ([`simulate`]).
+//! tasks, and deadlines can take the place of priorities. The crate is `no_std`, and a pure state
+//! machine: it receives events with their times, and returns the task to run and the time of the
+//! one-shot timer ([`Decision`]). It has no clock and no thread, and allocates nothing once it is
+//! made, so that the same code runs in a cell and in virtual time ([`simulate`]).
 //!
 //! # Principles
 //! 1. **A timer that does not switch is not set.** Certain replenishments count in advance,
@@ -18,7 +17,7 @@
 //!    (SPR §III-F).
 //! 4. **Budget is neither made nor lost.** Used budget is replenished as the policy states; an
 //!    overrun is subtracted from the next budget (SPR Alg. 1). No window gets more than the policy
-//!    allows, regardless of the tasks' behaviour and of contract changes.
+//!    allows, regardless of the tasks' behaviour.
 //! 5. **A tenant pays for its own tasks.** Its sleeping tasks wake up one at a time, in its own
 //!    time; removing it takes the same time for any number of tasks.
 //! 6. **Identifiers are never reused.** They carry generations: that of a removed server is
@@ -29,13 +28,13 @@
 //! # Map
 //! | concept | file |
 //! |---|---|
-//! | the contract `(b, p, σ, η)` of a server | `contract`; changing it: `change` |
+//! | the contract `(b, p, σ, η)` of a server | `contract` |
 //! | server: its record, its states, and its tasks | `server`, `transitions`, `tasks`, `id` |
 //! | sporadic, deferrable, constant-bandwidth and background server | `sporadic`, `deferrable`, `bandwidth`, `background` |
 //! | budget, whatever the policy | `budget`; of one sporadic server alone: `account` |
 //! | overrun: what was used beyond the budget, and who owes it | `sporadic` (`charge`), `transitions` (`settle_budget`); read by `budget` |
 //! | what a stall of the host put off, and who pays for giving it back | `put_off`; `transitions` (`forgo`) |
-//! | replenishments: the queue, and its batches | `replenishment_queue`; early ones: `sporadic` (`depletion`) |
+//! | replenishments: the queue, and its batches | `replenishment_queue`; joined when a tenant ends: `join`; early ones: `sporadic` (`depletion`) |
 //! | shielded scheduling: pruned and deferred timeouts | `shielded`, `transitions` (`set_blocked_timeout`), `dispatch` |
 //! | non-preemptive regions | `server` (`region_end`), used by `shielded` |
 //! | eager scheduling, the baseline | `eager`, `eager_timers` |
@@ -85,7 +84,6 @@ mod background;
 mod bandwidth;
 mod billing;
 mod budget;
-mod change;
 mod config;
 mod contract;
 mod deadlines;
@@ -96,6 +94,7 @@ mod eager;
 mod eager_timers;
 mod heaps;
 mod id;
+mod join;
 mod lists;
 mod put_off;
 mod random;

@@ -1,7 +1,7 @@
 //! The replenishment queue of a sporadic server: a ring of `(t, b)` (SPR §IV-A, fig. 8).
 //!
 //! The head is the budget that is available from its time on; the others are later replenishments,
-//! sorted by time. Nothing enters or leaves the queue but by a change of contract: the amounts in it
+//! sorted by time. Nothing enters or leaves the queue: the amounts in it
 //! always add up to the budget. That makes the most frequent batch cheap: when the last entry is
 //! due, all are, and together they are the whole budget.
 
@@ -10,7 +10,7 @@ use crate::eager_timers::Timers;
 use crate::id::Index;
 
 /// Places of a queue, of which it uses as many as its capacity, rounded up to a power of two.
-pub(crate) const SLOTS: usize = REPLENISHMENTS_MAX as usize;
+pub(crate) const RING: usize = REPLENISHMENTS_MAX as usize;
 
 /// An entry of a replenishment queue.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -31,19 +31,19 @@ pub(crate) enum Watch<'a> {
 }
 
 impl Watch<'_> {
-    /// The replenishment in `slot` is pending until `at`.
+    /// The replenishment at `position` of the ring is pending until `at`.
     #[inline]
-    pub(crate) fn pending(&mut self, slot: u32, at: Nanos) {
+    pub(crate) fn pending(&mut self, position: u32, at: Nanos) {
         if let Watch::Timers(timers, server) = self {
-            timers.set_replenishment(*server, slot, at);
+            timers.set_replenishment(*server, position, at);
         }
     }
 
-    /// Removes the pending replenishment of `slot`.
+    /// Removes the pending replenishment at `position`.
     #[inline]
-    pub(crate) fn gone(&mut self, slot: u32) {
+    pub(crate) fn gone(&mut self, position: u32) {
         if let Watch::Timers(timers, server) = self {
-            timers.cancel_replenishment(*server, slot);
+            timers.cancel_replenishment(*server, position);
         }
     }
 
@@ -65,7 +65,7 @@ pub(crate) struct ReplenishmentQueue {
     capacity: u32,
     mask: u32,
     total: Nanos,
-    slots: [Replenishment; SLOTS],
+    ring: [Replenishment; RING],
 }
 
 impl ReplenishmentQueue {
@@ -77,7 +77,7 @@ impl ReplenishmentQueue {
             capacity,
             mask: capacity.next_power_of_two() - 1,
             total: budget,
-            slots: [Replenishment { at, amount: budget }; SLOTS],
+            ring: [Replenishment { at, amount: budget }; RING],
         }
     }
 
@@ -94,16 +94,16 @@ impl ReplenishmentQueue {
     }
 
     /// Where the `i`-th entry from the head on is. The second operation changes nothing, since
-    /// the mask is below `SLOTS`; it tells the compiler so.
+    /// the mask is below `RING`; it tells the compiler so.
     #[inline]
-    const fn slot(&self, i: u32) -> usize {
-        ((self.head + i) & self.mask) as usize % SLOTS
+    const fn position(&self, i: u32) -> usize {
+        ((self.head + i) & self.mask) as usize % RING
     }
 
     /// The `i`-th entry from the head on.
     #[inline]
     pub(crate) const fn entry(&self, i: u32) -> Replenishment {
-        self.slots[self.slot(i)]
+        self.ring[self.position(i)]
     }
 
     #[inline]
@@ -135,7 +135,7 @@ impl ReplenishmentQueue {
     #[inline]
     pub(crate) fn recycle_head(&mut self, back: Nanos, watch: &mut Watch<'_>) {
         let amount = self.head().amount;
-        watch.gone(self.slot(0) as u32);
+        watch.gone(self.position(0) as u32);
         self.head = (self.head + 1) & self.mask;
         self.len -= 1;
         self.push(Replenishment { at: back, amount }, watch);
@@ -146,8 +146,8 @@ impl ReplenishmentQueue {
     #[inline]
     pub(crate) fn split_head(&mut self, used: Nanos, back: Nanos, watch: &mut Watch<'_>) {
         debug_assert!(0 < used && used < self.head().amount);
-        let head = self.slot(0);
-        self.slots[head].amount -= used;
+        let head = self.position(0);
+        self.ring[head].amount -= used;
         self.push(
             Replenishment {
                 at: back,
@@ -162,20 +162,20 @@ impl ReplenishmentQueue {
     /// is lost by that, and it happens too.
     fn push(&mut self, new: Replenishment, watch: &mut Watch<'_>) {
         if self.len > 0 {
-            let last = self.slot(self.len - 1);
-            let entry = &mut self.slots[last];
+            let last = self.position(self.len - 1);
+            let entry = &mut self.ring[last];
             if entry.at >= new.at || self.len == self.capacity {
-                // Times never decrease; after a change to a shorter period they would.
+                // Times never decrease.
                 entry.at = entry.at.max(new.at);
                 entry.amount += new.amount;
                 watch.pending(last as u32, entry.at);
                 return;
             }
         }
-        let slot = self.slot(self.len);
-        self.slots[slot] = new;
+        let position = self.position(self.len);
+        self.ring[position] = new;
         self.len += 1;
-        watch.pending(slot as u32, new.at);
+        watch.pending(position as u32, new.at);
     }
 
     /// Merges all due entries into one, at the time of the last of them (SPR Alg. 3 lines 1 to 3,
@@ -229,33 +229,33 @@ impl ReplenishmentQueue {
     fn drop_front(&mut self, count: u32, amount: Nanos, watch: &mut Watch<'_>) {
         if watch.is_any_left() {
             for i in 0..count {
-                watch.gone(self.slot(i) as u32);
+                watch.gone(self.position(i) as u32);
             }
         }
         self.head = (self.head + count) & self.mask;
         self.len -= count;
-        let head = self.slot(0);
-        self.slots[head].amount = amount;
+        let head = self.position(0);
+        self.ring[head].amount = amount;
     }
 
     /// Moves the head to a later time, up to that of the next entry.
     #[inline]
     pub(crate) fn delay_head(&mut self, at: Nanos) {
         debug_assert!(at >= self.head().at && (self.len == 1 || at <= self.entry(1).at));
-        let head = self.slot(0);
-        self.slots[head].at = at;
+        let head = self.position(0);
+        self.ring[head].at = at;
     }
 
     /// Moves the due entries to later times, but not beyond `now`. O(S).
     #[cold]
     pub(crate) fn delay_due(&mut self, by: Nanos, now: Nanos) {
         for i in 0..self.len {
-            let slot = self.slot(i);
-            let at = self.slots[slot].at;
+            let position = self.position(i);
+            let at = self.ring[position].at;
             if at > now {
                 break;
             }
-            self.slots[slot].at = at.saturating_add(by).min(now);
+            self.ring[position].at = at.saturating_add(by).min(now);
         }
     }
 
@@ -263,11 +263,11 @@ impl ReplenishmentQueue {
     #[cold]
     pub(crate) fn advance_pending(&mut self, by: Nanos, now: Nanos, watch: &mut Watch<'_>) {
         for i in 0..self.len {
-            let slot = self.slot(i);
-            let at = &mut self.slots[slot].at;
+            let position = self.position(i);
+            let at = &mut self.ring[position].at;
             if *at > now {
                 *at = at.saturating_sub(by).max(now);
-                watch.pending(slot as u32, *at);
+                watch.pending(position as u32, *at);
             }
         }
     }
@@ -275,9 +275,9 @@ impl ReplenishmentQueue {
     /// Moves all entries to later times.
     pub(crate) fn delay_all(&mut self, by: Nanos, watch: &mut Watch<'_>) {
         for i in 0..self.len {
-            let slot = self.slot(i);
-            self.slots[slot].at = self.slots[slot].at.saturating_add(by);
-            watch.pending(slot as u32, self.slots[slot].at);
+            let position = self.position(i);
+            self.ring[position].at = self.ring[position].at.saturating_add(by);
+            watch.pending(position as u32, self.ring[position].at);
         }
     }
 
@@ -286,7 +286,7 @@ impl ReplenishmentQueue {
         for i in 0..self.len {
             let at = self.entry(i).at;
             if all || at > now {
-                watch.pending(self.slot(i) as u32, at);
+                watch.pending(self.position(i) as u32, at);
             }
         }
     }

@@ -404,7 +404,7 @@ impl Scheduler {
     }
 
     /// A server's deadline under earliest deadline first; `None` under fixed priorities and without
-    /// a reservation. It only moves to later, but for a change of contract.
+    /// a reservation. It only moves to later.
     ///
     /// # Errors
     /// [`Refused::Stale`] if it has been removed.

@@ -198,9 +198,9 @@ impl World {
         tenant.left = reclaim;
         if self.order == Order::FixedPriority {
             let contract = self.scheduler.contract(tenant.server);
-            let contract = while_ending(&contract.expect("it is there"));
+            let most = while_ending(&contract.expect("it is there")).replenishments();
             self.scheduler
-                .change_server(tenant.server, &contract, killed)
+                .join_replenishments(tenant.server, most, killed)
                 .expect("it is there");
         }
         self.scheduler

@@ -304,9 +304,9 @@ impl Machine {
         (tenant.left, tenant.step) = (reclaim, 0);
         if order == Order::FixedPriority {
             let contract = self.scheduler.contract(tenant.server);
-            let contract = while_ending(&contract.expect("it is there"));
+            let most = while_ending(&contract.expect("it is there")).replenishments();
             self.scheduler
-                .change_server(tenant.server, &contract, killed)
+                .join_replenishments(tenant.server, most, killed)
                 .expect("it is there");
         }
         self.scheduler

@@ -85,7 +85,8 @@ fn nothing_is_allocated_or_freed_after_construction() {
                     }
                     3 => {
                         if let Some(id) = servers[server] {
-                            let _ = scheduler.change_server(id, &contract(number), now);
+                            let _ =
+                                scheduler.join_replenishments(id, (number >> 40) as u32 % 4, now);
                         }
                     }
                     4 | 5 => {

@@ -200,7 +200,7 @@ proptest! {
                 .unwrap(),
             programs: vec![busy()],
         });
-        let load = Load { tenants: tenants.collect(), background: Vec::new(), events: Vec::new(), changes: Vec::new(), latencies: Vec::new(), interrupt: 0, redispatch: 0 };
+        let load = Load { tenants: tenants.collect(), background: Vec::new(), events: Vec::new(), joins: Vec::new(), latencies: Vec::new(), interrupt: 0, redispatch: 0 };
         let [eager, shielded] = SHIELDINGS.map(|shielding| {
             let config = config(shielding, Order::FixedPriority);
             world::run(&load, config, HORIZON, |_, _, _| {}).1

@@ -268,7 +268,7 @@ fn by_scheduler(tenants: &[Tenant], order: Order, shielding: Shielding, until: N
         tenants: tenants.to_vec(),
         background: Vec::new(),
         events: Vec::new(),
-        changes: Vec::new(),
+        joins: Vec::new(),
         latencies: Vec::new(),
         interrupt: 0,
         redispatch: 0,

@@ -12,12 +12,21 @@
 //! 3. **A clean range reads as zero**, whatever its last user left there.
 //! 4. **Any system call may fail.** A range on which one fails has another user only after a retry has cleaned it.
 //!
-//! The files, from the bottom: [`address_range`] is a reserved mapping, `cleaning` makes a part of it read as
-//! zero, [`contents`] are shown in memories instead of being copied, [`range_pool`] holds equal ranges (one in use is `taken`), and on that stand [`slot`] for linear
-//! memories and [`stack`] for fibers, in the sizes of [`stack_class`]; `engine` offers both to the engine. A
-//! range is accessed by its user alone: `taken` is the proof of it, which `cleaning` consumes. So `unsafe`
+//! A range is accessed by its user alone: `taken` is the proof of it, which `cleaning` consumes. So `unsafe`
 //! stands where raw calls are made ([`address_range`]), where pages are overwritten (`cleaning`), and where the
 //! engine is promised something (`engine`).
+//!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | a reserved mapping, of which parts are accessible | [`address_range`] |
+//! | making a part of it read as zero | `cleaning` |
+//! | what memories hold from the beginning | [`contents`] |
+//! | equal ranges: taken, detached, cleaned later | [`range_pool`]; one in use: `taken` |
+//! | linear memories | [`slot`] |
+//! | stacks of fibers, in several sizes | [`stack`], [`stack_class`] |
+//! | both, as the engine asks for them | [`engine`] |
 
 pub mod address_range;
 mod cleaning;

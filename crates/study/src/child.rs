@@ -4,14 +4,13 @@
 //! holds nothing but its part. Re-executing the program needs no second binary to be installed
 //! and found. A child dies with the thread that started it, unless it is there to tidy up.
 
-pub(crate) mod command;
-
 use anyhow::{Context, Result, bail};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
-use crate::{neighbour, processes};
+use crate::harness::neighbour;
+use crate::reclaim::processes;
 
-pub use command::SUBCOMMAND;
+pub use crate::harness::child_command::SUBCOMMAND;
 
 /// The life of a child: takes the arguments after [`SUBCOMMAND`] and returns when it is done.
 ///

@@ -11,10 +11,19 @@
 //!    disturbed neighbour is compared with itself undisturbed ([`neighbour`]).
 //! 4. **Medians with their spread.** Every figure shows the 5th and 95th percentile, as the
 //!    papers' do.
-//! 5. **Numbers name their host.** Every report carries the facts of its machine ([`host`]) and
+//! 5. **Numbers name their host.** Every report carries the facts of its machine (`harness::host`) and
 //!    the calibration profile in force.
 //! 6. **The clock is stated.** Calibrated bounds are judged by the thread's processor time, delays
 //!    of users by wall time ([`clock`]).
+//!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | which studies there are; running one, running all | `study` |
+//! | what they are made of; the files' list is there | `harness` |
+//! | the studies of each paper, and of serving, as in `docs/studies.md` | `reclaim`, `processor`, `memory`, `serving` |
+//! | roles that the program plays in a process of its own | `child` |
 //!
 //! ```
 //! use leasehold_study::report::{Finding, Report, row};
@@ -48,62 +57,16 @@
 //! # anyhow::Ok(())
 //! ```
 
-pub mod alloc;
-mod bare_job;
-pub mod batching;
-pub mod bulk;
-pub mod calls;
 pub mod child;
-pub mod clock;
-mod clocks;
-mod contest;
-mod cycles;
-pub mod deadline;
-pub mod decide;
-mod experiment;
-pub mod freshness;
-pub mod herd;
-pub mod host;
-pub mod interference;
-pub mod jobs;
-pub mod kill;
-pub mod lanes;
-mod mapping;
-pub mod media;
-pub mod memory_speed;
-pub mod neighbour;
-pub mod noisy;
-mod objects;
-pub mod overload;
-mod page;
-mod paging;
-pub mod paging_cost;
-pub mod plot;
-pub mod preempt;
-mod priority;
-pub mod processes;
-pub mod processor;
-pub mod progress;
-pub mod provenance;
-pub mod random;
-pub mod report;
-mod reservation;
-pub mod reserve_size;
-pub mod results;
-pub mod rogue;
-mod rounds;
-pub mod samples;
-pub mod serve;
-pub mod sharing;
-pub mod startup;
-pub mod stock;
-pub mod storm;
-pub mod study;
-mod sweep;
-pub mod taken;
-pub mod teardown_pages;
-pub mod unit;
+mod harness;
+mod memory;
+mod processor;
+mod reclaim;
+mod serving;
+mod study;
 
-pub use experiment::{Options, Outcome, Study};
-pub use report::{Finding, Report};
+pub use harness::experiment::{Options, Outcome, Study};
+pub use harness::report::{Finding, Report};
+pub use harness::{clock, lanes, neighbour, plot, progress, report, results, samples, taken, unit};
+pub use reclaim::rogue;
 pub use study::{all, find, run, run_all};

@@ -1,62 +1,23 @@
-//! Threads that stay on one processor.
+//! Studies of processor reservations (SPR), and what they share.
+//!
+//! | question | file |
+//! |---|---|
+//! | the promises of admission; their probe without a cell | `jobs`, `bare_job` |
+//! | the three attacks: coordinated interference, Thundering Herd, preemption storm | `interference`, `herd`, `storm` |
+//! | the cost of a decision, and of a batch of replenishments | `decide`, `batching` |
+//! | the cost of being preemptible, and its delay | `preempt` |
+//! | shared: the compared alternatives, the sweep over attackers | `reservation`, `sweep` |
+//! | shared: the time-stamp counter, and a clock made of it | `cycles`, `clocks` |
 
-use std::thread;
-
-use anyhow::{Context, Result, anyhow, ensure};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-
-/// Binds the calling thread to processor `cpu`.
-///
-/// # Errors
-/// If there is no such processor, or this program may not use it.
-pub fn pin(cpu: usize) -> Result<()> {
-    ensure!(cpu < CpuSet::MAX_CPU, "no processor {cpu}");
-    let mut cpus = CpuSet::new();
-    cpus.set(cpu);
-    sched_setaffinity(None, &cpus).with_context(|| format!("binding to processor {cpu}"))
-}
-
-/// The processors that this program may run on.
-pub(crate) fn processors() -> Result<Vec<usize>> {
-    let allowed = sched_getaffinity(None).context("asking for the allowed processors")?;
-    Ok((0..CpuSet::MAX_CPU)
-        .filter(|cpu| allowed.is_set(*cpu))
-        .collect())
-}
-
-/// Does `work` in a thread of its own, on processor `cpu` if one is given, and waits for it. What
-/// that thread changes of itself (its priority, its alarms) ends with it.
-///
-/// # Errors
-/// As [`pin`]; those of `work`; and if it panicked.
-pub(crate) fn bound_to<T: Send>(
-    cpu: Option<usize>,
-    work: impl FnOnce() -> Result<T> + Send,
-) -> Result<T> {
-    thread::scope(|scope| {
-        let life = move || {
-            if let Some(cpu) = cpu {
-                pin(cpu)?;
-            }
-            work()
-        };
-        let thread = scope.spawn(life);
-        thread
-            .join()
-            .map_err(|_| anyhow!("the measuring thread panicked"))?
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::bound_to;
-    use anyhow::bail;
-
-    #[test]
-    fn work_gives_its_result_or_why_there_is_none() {
-        assert_eq!(bound_to(None, || Ok(7)).expect("done"), 7);
-        let failed = bound_to::<()>(None, || bail!("no"));
-        assert_eq!(failed.expect_err("failed").to_string(), "no");
-        assert!(bound_to(Some(usize::MAX), || Ok(())).is_err());
-    }
-}
+pub(crate) mod bare_job;
+pub(crate) mod batching;
+pub(crate) mod clocks;
+pub(crate) mod cycles;
+pub(crate) mod decide;
+pub(crate) mod herd;
+pub(crate) mod interference;
+pub(crate) mod jobs;
+pub(crate) mod preempt;
+pub(crate) mod reservation;
+pub(crate) mod storm;
+pub(crate) mod sweep;

@@ -5,35 +5,35 @@ use std::io::Write;
 
 use anyhow::{Context, Result};
 
-use crate::alloc::Alloc;
-use crate::batching::Batching;
-use crate::bulk::Bulk;
-use crate::calls::Calls;
-use crate::deadline::Deadline;
-use crate::decide::Decide;
-use crate::freshness::Freshness;
-use crate::herd::Herd;
-use crate::interference::Interference;
-use crate::jobs::Jobs;
-use crate::kill::Kill;
-use crate::media::Media;
-use crate::memory_speed::MemorySpeed;
-use crate::noisy::Noisy;
-use crate::overload::Overload;
-use crate::page;
-use crate::paging_cost::PagingCost;
-use crate::preempt::Preempt;
-use crate::processes::Processes;
-use crate::report::Report;
-use crate::reserve_size::ReserveSize;
-use crate::rogue::Rogue;
-use crate::serve::Serve;
-use crate::sharing::Sharing;
-use crate::startup::Startup;
-use crate::storm::Storm;
-use crate::teardown_pages::TeardownPages;
+use crate::harness::page;
+use crate::harness::report::Report;
+use crate::memory::media::Media;
+use crate::memory::memory_speed::MemorySpeed;
+use crate::memory::paging_cost::PagingCost;
+use crate::memory::reserve_size::ReserveSize;
+use crate::memory::sharing::Sharing;
+use crate::processor::batching::Batching;
+use crate::processor::decide::Decide;
+use crate::processor::herd::Herd;
+use crate::processor::interference::Interference;
+use crate::processor::jobs::Jobs;
+use crate::processor::preempt::Preempt;
+use crate::processor::storm::Storm;
+use crate::reclaim::alloc::Alloc;
+use crate::reclaim::bulk::Bulk;
+use crate::reclaim::calls::Calls;
+use crate::reclaim::deadline::Deadline;
+use crate::reclaim::freshness::Freshness;
+use crate::reclaim::kill::Kill;
+use crate::reclaim::processes::Processes;
+use crate::reclaim::rogue::Rogue;
+use crate::reclaim::startup::Startup;
+use crate::reclaim::teardown_pages::TeardownPages;
+use crate::serving::noisy::Noisy;
+use crate::serving::overload::Overload;
+use crate::serving::serve::Serve;
 
-pub use crate::experiment::{Options, Outcome, Study};
+pub(crate) use crate::harness::experiment::{Options, Outcome, Study};
 
 /// Every study, in the order of the page.
 pub fn all() -> &'static [&'static dyn Study] {
@@ -131,7 +131,7 @@ fn run_each(
 #[cfg(test)]
 mod tests {
     use super::{Options, Study, all, find, run_each};
-    use crate::report::{Report, row};
+    use crate::harness::report::{Report, row};
     use std::collections::BTreeSet;
 
     struct Good;

@@ -14,6 +14,21 @@
 //! 3. **Compiled code is trusted**, so that it is read only from where no other user can write ([`artifact`]).
 //!
 //! Which host steps a program reaches, and how long they take, is not known here.
+//!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | a program that was checked and compiled | [`compiled`]; forms and entries of its code: [`code`] |
+//! | counting before anything else | [`load_limits`]; the largest program, and caps on single steps: [`limits`] |
+//! | what is not offered | `refused`; what is: [`features`]; the refusal as an error: [`error`] |
+//! | what instantiating a program takes | [`inventory`] |
+//! | strings between components | `composed` |
+//! | rewriting modules, wherever they are | `core_modules`, `sections` |
+//! | rewritten: bulk instructions, long initial memory | [`bulk_instructions`], [`data_segments`], [`data_start`] |
+//! | rewritten: exceptions, waits, names | [`exceptions`], `atomics`, `long_names`; handlers that are reached: `handlers` |
+//! | initial memory as an area that tenants share | [`image`] |
+//! | compiled programs on disk; the threads that compile | [`artifact`], [`compile_threads`] |
 
 pub mod artifact;
 mod atomics;

@@ -3,7 +3,7 @@
 use super::blocking::blocking;
 use super::spawn;
 use crate::guest::Guest;
-use crate::host::way::make_way;
+use crate::host::yield_point::yield_point;
 use crate::local::{self, CellKernel};
 use crate::steps::caps::{ARGUMENTS, COPIED_REGION, MESSAGE, REGION_COPY, STRING_COUNT};
 use crate::steps::{mark, step};
@@ -116,7 +116,7 @@ async fn strings(
             return Ok(Err(KernelErrno::TooLarge));
         }
         strings.push(string);
-        make_way().await;
+        yield_point().await;
     }
     Ok(Ok(strings))
 }

@@ -5,7 +5,7 @@ use super::{Call, CallError, with_waiting};
 use crate::discarded::Discarded;
 use crate::exit::Exit;
 use crate::guest::Guest;
-use crate::host::way::make_way;
+use crate::host::yield_point::yield_point;
 use crate::steps::{mark, step};
 use leasehold_wasm::code::INITIALIZE;
 use std::future::poll_fn;
@@ -66,7 +66,7 @@ pub(crate) async fn answer_calls(
 ) -> wasmtime::Result<i32> {
     let execution = store.data().execution;
     loop {
-        make_way().await;
+        yield_point().await;
         mark(step!("engine", "call"));
         let Some(call) = next_call(execution).await else {
             return Ok(0);

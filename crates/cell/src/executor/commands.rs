@@ -1,7 +1,7 @@
 //! Obeys the controller's commands: starts tenants, ends them, and reports on them.
 
 use super::Executor;
-use super::roots::{Controlled, Root, memory_use};
+use super::roots::{Root, memory_use};
 use crate::clock::monotonic_ns;
 use crate::command::{Command, Connect, StartRequest};
 use crate::dispatch::{Processor, Promised, Work};
@@ -220,17 +220,6 @@ impl Executor {
         self.executions
             .dispatcher
             .wake(root.maintenance, monotonic_ns());
-    }
-
-    /// Lets a tenant's program run for the first time.
-    pub(super) fn go(&mut self, key: u64) {
-        let controlled = self
-            .roots
-            .get(&key)
-            .and_then(|root| root.controlled.as_ref());
-        if let Some(&Controlled { program, .. }) = controlled {
-            self.executions.wake(program, monotonic_ns());
-        }
     }
 
     /// A tenant's account, at the price that it pays.

@@ -12,25 +12,12 @@
 use super::Executor;
 use crate::clock::monotonic_ns;
 use leasehold_reserve::TaskId;
-use std::sync::atomic::Ordering::Relaxed;
 
 impl Executor {
-    /// Appends a background tenant that begins to end.
-    pub(super) fn hurry(&mut self, key: u64) {
-        if let Some((_, task)) = &self.ends.task {
-            let roots = &self.roots;
-            self.ends.queue.retain(|key| roots.contains_key(key));
-            self.ends.queue.push_back(key);
-            self.executions.dispatcher.wake(*task, monotonic_ns());
-        }
-    }
-
     /// Runs the task of the reservation for ends: takes back the background tenants of the queue in
     /// order, as long as `go_on` returns true.
     pub(super) fn hurry_ends(&mut self, task: TaskId, go_on: &mut impl FnMut() -> bool) {
-        while self.ends.fit.load(Relaxed)
-            && let Some(&key) = self.ends.queue.front()
-        {
+        while let Some(key) = self.ends.first() {
             self.set_hurried(key, true);
             self.keep_up(key, go_on);
             self.set_hurried(key, false);
@@ -38,7 +25,7 @@ impl Executor {
                 // Its maintenance task goes on from where this one stops.
                 return;
             }
-            self.ends.queue.pop_front();
+            self.ends.remove_first();
             if !go_on() {
                 return;
             }

@@ -200,7 +200,7 @@ impl Executor {
         if let Some(worker) = worker {
             worker.end_poll();
         }
-        self.spare_stalls(left);
+        self.stalls.spare(&mut self.executions.dispatcher, left);
         match (poll, memory::take_denied()) {
             // A denied page ends it, whatever it did since.
             (poll, Some(reason)) => {

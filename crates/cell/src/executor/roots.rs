@@ -175,6 +175,17 @@ impl Executor {
         (!root.ended).then_some(root.tenant)
     }
 
+    /// Lets a tenant's program run for the first time.
+    pub(super) fn go(&mut self, key: u64) {
+        let controlled = self
+            .roots
+            .get(&key)
+            .and_then(|root| root.controlled.as_ref());
+        if let Some(&Controlled { program, .. }) = controlled {
+            self.executions.wake(program, monotonic_ns());
+        }
+    }
+
     /// Begins to end a top-level tenant, if it has not ended yet.
     pub(super) fn end_root(&mut self, key: u64, cause: Cause) {
         if let Some(tenant) = self.alive(key) {
@@ -244,7 +255,10 @@ impl Executor {
             self.executions.wake(caller, monotonic_ns());
         }
         if is_background_root {
-            self.hurry(key);
+            let roots = &self.roots;
+            let is_there = |key| roots.contains_key(&key);
+            self.ends
+                .append(key, is_there, &mut self.executions.dispatcher);
         }
     }
 
@@ -264,7 +278,7 @@ impl Executor {
         let mut wake_ns = WAKE_NS;
         loop {
             let now = monotonic_ns();
-            self.spare_stalls(now);
+            self.stalls.spare(&mut self.executions.dispatcher, now);
             if self.serve(key) {
                 if !go_on() {
                     return;

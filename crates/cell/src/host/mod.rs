@@ -22,4 +22,4 @@ pub(crate) mod io;
 pub(crate) mod kernel;
 mod page_batches;
 pub(crate) mod preview1;
-pub(crate) mod way;
+pub(crate) mod yield_point;

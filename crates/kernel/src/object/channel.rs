@@ -93,10 +93,10 @@ impl<B: Backing> Kernel<B> {
         self.blocking(caller, execution, |kernel, call| {
             let target = kernel.resolve(caller, channel, ObjectClass::Channel, Rights::WRITE)?;
             let transfers = kernel.pack(caller, capabilities)?;
-            let has_turn = call.has_turn(target.object, Side::Send);
+            let has_reserved = call.has_reserved(target.object, Side::Send);
             let handle = Handle::from_raw(target.object);
             let need = kernel.footprint(handle, bytes, capabilities)?;
-            if kernel.put(handle, bytes, transfers, has_turn)? {
+            if kernel.put(handle, bytes, transfers, has_reserved)? {
                 return Ok(Outcome::Done(()));
             }
             kernel.block(caller, execution, call, &target, Side::Send, need)
@@ -143,9 +143,9 @@ impl<B: Backing> Kernel<B> {
     ) -> Result<Outcome<Received>, Errno> {
         self.blocking(caller, execution, |kernel, call| {
             let target = kernel.resolve(caller, channel, ObjectClass::Channel, Rights::READ)?;
-            let has_turn = call.has_turn(target.object, Side::Receive);
+            let has_reserved = call.has_reserved(target.object, Side::Receive);
             let handle = Handle::from_raw(target.object);
-            match kernel.take(caller, handle, has_turn, bytes, capabilities)? {
+            match kernel.take(caller, handle, has_reserved, bytes, capabilities)? {
                 Some(received) => Ok(Outcome::Done(received)),
                 None => kernel.block(caller, execution, call, &target, Side::Receive, 1),
             }
@@ -207,7 +207,7 @@ impl<B: Backing> Kernel<B> {
         handle: Handle<Channel>,
         bytes: &[u8],
         transfers: [Option<Transfer>; MESSAGE_CAPABILITIES],
-        has_turn: bool,
+        has_reserved: bool,
     ) -> Result<bool, Errno> {
         let channel = *self.groups.get(handle).ok_or(Errno::Gone)?;
         let capabilities = transfers.iter().flatten().count() as u32;
@@ -218,7 +218,7 @@ impl<B: Backing> Kernel<B> {
         };
         if !channel
             .senders
-            .admits(channel.room(), header.footprint(), has_turn)
+            .admits(channel.room(), header.footprint(), has_reserved)
         {
             return Ok(false);
         }
@@ -266,12 +266,12 @@ impl<B: Backing> Kernel<B> {
         &mut self,
         caller: TenantId,
         handle: Handle<Channel>,
-        has_turn: bool,
+        has_reserved: bool,
         bytes: &mut [u8],
         capabilities: &mut [Selector],
     ) -> Result<Option<Received>, Errno> {
         let channel = *self.groups.get(handle).ok_or(Errno::Gone)?;
-        if !channel.receivers.admits(channel.messages, 1, has_turn) {
+        if !channel.receivers.admits(channel.messages, 1, has_reserved) {
             return Ok(None);
         }
         let buffer = self.groups.bytes(channel.buffer).ok_or(Errno::Gone)?;

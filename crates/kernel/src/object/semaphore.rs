@@ -65,8 +65,8 @@ impl<B: Backing> Kernel<B> {
     ) -> Result<Outcome<()>, Errno> {
         self.blocking(caller, execution, |kernel, call| {
             let target = kernel.resolve(caller, semaphore, ObjectClass::Semaphore, Rights::READ)?;
-            let has_turn = call.has_turn(target.object, Side::Semaphore);
-            if kernel.take_down(Handle::from_raw(target.object), has_turn)? {
+            let has_reserved = call.has_reserved(target.object, Side::Semaphore);
+            if kernel.take_down(Handle::from_raw(target.object), has_reserved)? {
                 return Ok(Outcome::Done(()));
             }
             kernel.block(caller, execution, call, &target, Side::Semaphore, 1)
@@ -90,9 +90,9 @@ impl<B: Backing> Kernel<B> {
         }
     }
 
-    fn take_down(&mut self, handle: Handle<Semaphore>, has_turn: bool) -> Result<bool, Errno> {
+    fn take_down(&mut self, handle: Handle<Semaphore>, has_reserved: bool) -> Result<bool, Errno> {
         let semaphore = self.groups.get_mut(handle).ok_or(Errno::Gone)?;
-        let taken = semaphore.waiters.admits(semaphore.value, 1, has_turn);
+        let taken = semaphore.waiters.admits(semaphore.value, 1, has_reserved);
         semaphore.value -= u32::from(taken);
         Ok(taken)
     }

@@ -70,14 +70,14 @@ impl<B: Backing> Kernel<B> {
     ) -> Result<Outcome<u64>, Errno> {
         self.blocking(caller, execution, |kernel, call| {
             let target = kernel.resolve(caller, timer, ObjectClass::Timer, Rights::READ)?;
-            let has_turn = call.has_turn(target.object, Side::Timer);
+            let has_reserved = call.has_reserved(target.object, Side::Timer);
             let timer = kernel
                 .groups
                 .get_mut(Handle::<Timer>::from_raw(target.object));
             let timer = timer.ok_or(Errno::Gone)?;
             if timer
                 .waiters
-                .admits(u32::from(timer.fired > 0), 1, has_turn)
+                .admits(u32::from(timer.fired > 0), 1, has_reserved)
             {
                 return Ok(Outcome::Done(core::mem::take(&mut timer.fired)));
             }

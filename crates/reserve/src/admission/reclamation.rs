@@ -44,8 +44,9 @@ use crate::contract::{Contract, Nanos, Policy};
 const PIECES: u32 = 2;
 
 /// Returns the contract of an ending tenant: its own, with fewer tracked replenishments. Under
-/// fixed priorities the caller passes it to [`change_server`](crate::Scheduler::change_server) when
-/// the end begins; [`reclaimed_within`] relies on that.
+/// fixed priorities the caller passes their number to
+/// [`join_replenishments`](crate::Scheduler::join_replenishments) when the end begins;
+/// [`reclaimed_within`] relies on that.
 #[must_use]
 pub fn while_ending(contract: &Contract) -> Contract {
     let pieces = contract.replenishments().min(PIECES);

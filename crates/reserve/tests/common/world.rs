@@ -29,8 +29,8 @@ pub(crate) struct Load {
     pub(crate) background: Vec<(Nanos, Vec<Vec<Step>>)>,
     /// Wake-ups from outside: when, and the number of the task.
     pub(crate) events: Vec<(Nanos, usize)>,
-    /// Changes of contracts: the instant, the tenant, and the contract.
-    pub(crate) changes: Vec<(Nanos, usize, Contract)>,
+    /// Joins of replenishments: the instant, the tenant, and how many it may have from then on.
+    pub(crate) joins: Vec<(Nanos, usize, u32)>,
     /// How late the timer fires, in turn.
     pub(crate) latencies: Vec<Nanos>,
     /// The part of a latency that is charged to the server that the timer is for, at most.
@@ -135,9 +135,9 @@ pub(crate) fn run(
     let mut events = load.events.clone();
     events.sort_unstable();
     let mut events = events.into_iter().peekable();
-    let mut changes = load.changes.clone();
-    changes.sort_by_key(|change| change.0);
-    let mut changes = changes.into_iter().peekable();
+    let mut joins = load.joins.clone();
+    joins.sort_by_key(|join| join.0);
+    let mut joins = joins.into_iter().peekable();
     let mut latencies = load.latencies.iter().copied().cycle();
     let mut latency = latencies.next().unwrap_or(0);
     let mut now = 0;
@@ -159,8 +159,8 @@ pub(crate) fn run(
             .map(|task| actors.iter().position(|actor| actor.task == task).unwrap());
         let done = running.map(|running| now + actors[running].left);
         let event = events.peek().map(|&(at, _)| at);
-        let change = changes.peek().map(|change| change.0);
-        let next = [timer, done, event, change, Some(horizon)]
+        let join = joins.peek().map(|join| join.0);
+        let next = [timer, done, event, join, Some(horizon)]
             .into_iter()
             .flatten()
             .min()
@@ -190,10 +190,10 @@ pub(crate) fn run(
                 actor.left = 1;
             }
             decision = scheduler.schedule(now);
-        } else if change == Some(now) {
-            let (_, who, contract) = changes.next().unwrap();
+        } else if join == Some(now) {
+            let (_, who, most) = joins.next().unwrap();
             let server = history.servers[who % history.servers.len()];
-            scheduler.change_server(server, &contract, now).unwrap();
+            scheduler.join_replenishments(server, most, now).unwrap();
             decision = scheduler.schedule(now);
         } else if event == Some(now) {
             let (_, who) = events.next().unwrap();
@@ -322,7 +322,7 @@ pub(crate) fn loads() -> impl Strategy<Value = Load> {
         tenants,
         background,
         events,
-        changes: Vec::new(),
+        joins: Vec::new(),
         latencies: Vec::new(),
         interrupt: 0,
         redispatch: 0,

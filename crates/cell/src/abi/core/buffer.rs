@@ -2,7 +2,7 @@
 
 use super::call::Call;
 use crate::guest::Guest;
-use crate::host::way::make_way;
+use crate::host::yield_point::yield_point;
 use leasehold_kernel::Errno;
 use leasehold_slots::address_range::PAGE;
 use std::ops::Range;
@@ -59,7 +59,7 @@ impl Buffer {
             let now = done..done + page.len();
             done = now.end;
             copy[now].copy_from_slice(&self.memory.data_mut(&mut *caller)[page]);
-            make_way().await;
+            yield_point().await;
         }
         Ok(copy)
     }
@@ -87,7 +87,7 @@ impl Buffer {
             if rest.is_empty() {
                 break;
             }
-            make_way().await;
+            yield_point().await;
         }
     }
 

@@ -31,8 +31,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 pub(crate) struct Node {
     fd: File,
     holders: AtomicU32,
-    /// The owner of the file, if its disk use is counted.
-    owner: Option<Owner>,
+    /// The tenant that pays for the file, if its disk use is counted.
+    payer: Option<DiskPayer>,
     /// Blocks that it is known to have.
     window: Mutex<Option<Window>>,
     /// Pages that it has grown by.
@@ -46,9 +46,9 @@ pub(crate) struct Node {
     pub(crate) class: Class,
 }
 
-/// The owner of a file.
+/// The tenant that pays for what a file takes on the disk.
 #[derive(Debug)]
-struct Owner {
+struct DiskPayer {
     files: Arc<Files>,
     /// The identity of the file.
     identity: Identity,
@@ -63,9 +63,9 @@ impl AsFd for Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        if let Some(Owner {
+        if let Some(DiskPayer {
             files, identity, ..
-        }) = self.owner.take()
+        }) = self.payer.take()
         {
             let paid = self.grown().as_ref().map_or(0, Lent::count);
             let disk = files.account().disk();
@@ -87,7 +87,7 @@ impl Node {
         Self {
             fd: File::new(fd),
             holders: AtomicU32::new(0),
-            owner: None,
+            payer: None,
             window: Mutex::new(None),
             grown: Mutex::new(None),
             grown_to: Mutex::new(None),
@@ -98,12 +98,12 @@ impl Node {
         }
     }
 
-    /// Returns the node with its owner: the growth of the file is counted.
+    /// Returns the node with its payer: the growth of the file is counted.
     pub(super) fn of(mut self, files: &Arc<Files>, status: &Statx, is_synchronous: bool) -> Self {
         self.is_synchronous = is_synchronous;
         if self.kind == FileType::RegularFile {
             let identity = files.account().disk().opened(self.class, status);
-            self.owner = Some(Owner {
+            self.payer = Some(DiskPayer {
                 files: files.clone(),
                 identity,
                 shrinks: Shrinks::of(identity),
@@ -114,7 +114,7 @@ impl Node {
 
     /// Returns the files of the execution, if what this file takes of a disk is counted.
     pub(super) fn files(&self) -> Option<&Arc<Files>> {
-        self.owner.as_ref().map(|owner| &owner.files)
+        self.payer.as_ref().map(|payer| &payer.files)
     }
 
     fn window(&self) -> MutexGuard<'_, Option<Window>> {
@@ -123,20 +123,20 @@ impl Node {
 
     /// Registers work of another thread on the file.
     pub(crate) fn elsewhere(&self) -> Elsewhere {
-        let count = self.owner.as_ref().map(|owner| owner.shrinks.elsewhere());
+        let count = self.payer.as_ref().map(|payer| payer.shrinks.elsewhere());
         Elsewhere::on(self.class, count.cloned())
     }
 
     /// Whether another thread works on the file.
     pub(super) fn is_worked_on(&self) -> bool {
-        let owner = self.owner.as_ref();
-        owner.is_some_and(|owner| owner.shrinks.elsewhere().load(Ordering::Acquire) > 0)
+        let payer = self.payer.as_ref();
+        payer.is_some_and(|payer| payer.shrinks.elsewhere().load(Ordering::Acquire) > 0)
     }
 
-    /// Returns the state in which a write finds the file, if the file has an owner and is not being made
+    /// Returns the state in which a write finds the file, if the file has a payer and is not being made
     /// smaller.
     pub(super) fn state(&self) -> Option<State> {
-        self.owner.as_ref()?.shrinks.state()
+        self.payer.as_ref()?.shrinks.state()
     }
 
     /// Remembers the blocks of a write to `at` that was measured, before which the file was in this state.
@@ -153,16 +153,16 @@ impl Node {
         bytes: usize,
         write: impl FnOnce() -> T,
     ) -> Option<T> {
-        let owner = self.owner.as_ref()?;
+        let payer = self.payer.as_ref()?;
         let window = *self.window();
         let state = window?.covers(at?, bytes)?;
-        if !owner.shrinks.is_still(state) {
+        if !payer.shrinks.is_still(state) {
             return None;
         }
-        let disk = owner.files.account().disk();
+        let disk = payer.files.account().disk();
         let _together = disk.together(Site::Cell(self.class))?;
         let written = write();
-        if !owner.shrinks.is_still(state) {
+        if !payer.shrinks.is_still(state) {
             // Another tenant has made the file smaller: the amount that this write took is not known.
             disk.took((bytes.div_ceil(PAGE) + 1) * PAGE);
         }
@@ -176,16 +176,17 @@ impl Node {
     /// Takes over `count` of these pages, or all of them, until the file is closed, which may free as many.
     pub(super) fn pay(&self, lent: &mut Lent, count: u32) {
         let moved = lent.move_to(&mut self.grown(), count);
-        if let Some(owner) = &self.owner {
-            owner.files.account().disk().paid(owner.identity, moved);
+        if let Some(payer) = &self.payer {
+            payer.files.account().disk().paid(payer.identity, moved);
         }
     }
 
     /// Returns the pages that a write is charged for beyond those that it may take: an extent of a file without
     /// a name is paid when it is made.
     pub(super) fn extent_pages(&self) -> u32 {
-        let is_nameless = |owner: &Owner| owner.files.account().disk().is_nameless(owner.identity);
-        match self.owner.as_ref().is_some_and(is_nameless) {
+        let is_nameless =
+            |payer: &DiskPayer| payer.files.account().disk().is_nameless(payer.identity);
+        match self.payer.as_ref().is_some_and(is_nameless) {
             true => EXTENT_PAGES,
             false => 0,
         }
@@ -201,10 +202,10 @@ impl Node {
     /// # Errors
     /// `DQUOT`.
     pub(super) fn check_growth(&self, bytes: u64, grows: Grows) -> Result<()> {
-        match &self.owner {
-            Some(owner) => {
-                let disk = owner.files.account().disk();
-                disk.check_growth(owner.identity, bytes, grows)
+        match &self.payer {
+            Some(payer) => {
+                let disk = payer.files.account().disk();
+                disk.check_growth(payer.identity, bytes, grows)
             }
             None => Ok(()),
         }
@@ -212,9 +213,9 @@ impl Node {
 
     /// Records a growth by so many pages, up to an offset if that is known.
     pub(super) fn grew(&self, pages: u32, to: Option<u64>, begins: bool) {
-        if let Some(owner) = &self.owner {
-            let disk = owner.files.account().disk();
-            disk.grew(owner.identity, pages, begins);
+        if let Some(payer) = &self.payer {
+            let disk = payer.files.account().disk();
+            disk.grew(payer.identity, pages, begins);
         }
         *self.grown_to() = to.filter(|_| !self.is_synchronous);
     }
@@ -231,16 +232,16 @@ impl Node {
     /// Counts one more holder.
     pub(crate) fn hold(&self) {
         let is_first = self.holders.fetch_add(1, Ordering::AcqRel) == 0;
-        if is_first && let Some(owner) = &self.owner {
-            owner.files.account().disk().held(owner.identity);
+        if is_first && let Some(payer) = &self.payer {
+            payer.files.account().disk().held(payer.identity);
         }
     }
 
     /// Counts one holder less; returns true if none is left.
     pub(crate) fn let_go(&self) -> bool {
         let is_last = self.holders.fetch_sub(1, Ordering::AcqRel) == 1;
-        if is_last && let Some(owner) = &self.owner {
-            owner.files.account().disk().let_go(owner.identity);
+        if is_last && let Some(payer) = &self.payer {
+            payer.files.account().disk().let_go(payer.identity);
         }
         is_last
     }
@@ -281,8 +282,8 @@ impl Node {
         if !was_written || self.is_directory() {
             return self.is_cheap_to_close().then_some(Permit::FREE);
         }
-        let is_shrunk = || match &self.owner {
-            Some(owner) => owner.files.account().disk().is_shrunk(owner.identity),
+        let is_shrunk = || match &self.payer {
+            Some(payer) => payer.files.account().disk().is_shrunk(payer.identity),
             None => true,
         };
         match self.class {
@@ -335,11 +336,11 @@ impl Node {
 
     /// Changes the size; returns `None` on the cell's thread if that has to wait.
     pub(super) fn resize(&self, site: Site, size: u64) -> Option<Result<()>> {
-        match &self.owner {
-            Some(owner) => {
-                let (disk, file) = (owner.files.account().disk(), self.as_fd());
-                let resize = || disk.resize(site, (owner.identity, file), size);
-                owner.shrinks.shrink(resize)
+        match &self.payer {
+            Some(payer) => {
+                let (disk, file) = (payer.files.account().disk(), self.as_fd());
+                let resize = || disk.resize(site, (payer.identity, file), size);
+                payer.shrinks.shrink(resize)
             }
             None => Some(kernel::resize(self.as_fd(), size)),
         }

@@ -11,7 +11,7 @@ use crate::host::fs::growth::Growth;
 use crate::host::fs::listing::{Window, last_cookie};
 use crate::host::fs::transfer::{self, Buffers, Reach, Tried};
 use crate::host::io;
-use crate::host::way::make_way;
+use crate::host::yield_point::yield_point;
 use rustix::fs::StatxFlags;
 use rustix::io::Errno as HostErrno;
 use std::future::poll_fn;
@@ -220,7 +220,7 @@ async fn wait_for_input(
         return Ok(Progress::Over);
     };
     // The stream may be ready without a byte for this execution: it yields between two tries.
-    make_way().await;
+    yield_point().await;
     stream.ready().await;
     let answer = take_input(caller, transfer, &mut *stream);
     caller.data_mut().preview1()?.stdin = Some(stream);
@@ -236,7 +236,7 @@ async fn read_rest(
         progress = match progress {
             Progress::Over => return transfer.tell(caller),
             Progress::Working => {
-                make_way().await;
+                yield_point().await;
                 let result = read_step(caller, transfer);
                 transfer.or_over(result)?
             }
@@ -420,7 +420,7 @@ async fn write_rest(
         progress = match progress {
             Progress::Over => return transfer.tell(caller),
             Progress::Working => {
-                make_way().await;
+                yield_point().await;
                 let result = write_step(caller, transfer);
                 transfer.or_over(result)?
             }
@@ -593,7 +593,7 @@ fn list_first(caller: &mut Caller<'_, Guest>, listing: &mut Listing) -> Answer<b
 
 async fn list_rest(caller: &mut Caller<'_, Guest>, listing: &mut Listing) -> Answer {
     loop {
-        make_way().await;
+        yield_point().await;
         if !read_window(caller, listing)? {
             read_window_elsewhere(caller, listing).await?;
         }

@@ -10,7 +10,7 @@ use crate::clock;
 use crate::guest::Guest;
 use crate::host::answer::{Answer, to_guest};
 use crate::host::fs::descriptor::Descriptor;
-use crate::host::way::make_way;
+use crate::host::yield_point::yield_point;
 use crate::steps::caps;
 use crate::wasi::poll::sleep_until;
 use std::future::poll_fn;
@@ -187,7 +187,7 @@ async fn poll(caller: &mut Caller<'_, Guest>, lists: &Lists) -> Answer {
     let (mut ready_now, mut stdin) = (false, false);
     for index in 0..lists.count {
         if index % STEP == STEP - 1 {
-            make_way().await;
+            yield_point().await;
         }
         match lists.read(caller, index)?.awaited(caller.data_mut(), now)? {
             Awaited::Time(when) => {
@@ -210,7 +210,7 @@ async fn poll(caller: &mut Caller<'_, Guest>, lists: &Lists) -> Answer {
     let mut written = 0;
     for index in 0..lists.count {
         if index % STEP == STEP - 1 {
-            make_way().await;
+            yield_point().await;
         }
         let subscription = lists.read(caller, index)?;
         let ready = match subscription.awaited(caller.data_mut(), now)? {

@@ -5,7 +5,7 @@ use super::memory::parts;
 use super::state::State;
 use crate::guest::Guest;
 use crate::host::answer::{Answer, Fail, to_guest};
-use crate::host::way::make_way;
+use crate::host::yield_point::yield_point;
 use crate::steps::{caps, mark, step};
 use rand::Rng as _;
 use rustix::time::{ClockId, clock_getres, clock_gettime};
@@ -44,7 +44,7 @@ async fn strings_by_pages(
         list = list.wrapping_add(4);
         let mut rest = string.as_slice();
         while !rest.is_empty() {
-            make_way().await;
+            yield_point().await;
             let room = TOUCHED - bytes % TOUCHED;
             let (now, later) = rest.split_at(rest.len().min(room as usize));
             let length = now.len() as u32;
@@ -53,7 +53,7 @@ async fn strings_by_pages(
             bytes = bytes.wrapping_add(length);
             rest = later;
         }
-        make_way().await;
+        yield_point().await;
     }
     Ok(())
 }
@@ -236,7 +236,7 @@ async fn random_rest(
     mut length: u32,
 ) -> Result<(), Fail> {
     while length > 0 {
-        make_way().await;
+        yield_point().await;
         let made = random_step(caller, buffer, length)?;
         (buffer, length) = (buffer.wrapping_add(made), length - made);
     }

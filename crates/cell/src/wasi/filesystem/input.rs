@@ -9,7 +9,7 @@ use crate::host::fs::descriptor::Node;
 use crate::host::fs::pages::Lent;
 use crate::host::fs::transfer::{self, Tried};
 use crate::host::io::{self, Pending};
-use crate::host::way::make_way;
+use crate::host::yield_point::yield_point;
 use bytes::Bytes;
 use leasehold_slots::address_range::PAGE;
 use rustix::io::{Errno, Result};
@@ -128,7 +128,7 @@ impl Pollable for FileInput {
     async fn ready(&mut self) {
         if matches!(self.state, State::Idle) {
             // A guest may wait for a thousand streams.
-            make_way().await;
+            yield_point().await;
             let tried = match self.node() {
                 Ok(node) if node.class == Class::Memory && node.is_prompt() => return,
                 Ok(node) => transfer::read_now(node, &mut [0], self.position),

@@ -6,7 +6,7 @@ use super::kinds;
 use super::object::{IncomingRequest, Object, Packed, Text};
 use super::syntax::is_forbidden;
 use crate::guest::Guest;
-use crate::host::way::make_way;
+use crate::host::yield_point::yield_point;
 use crate::steps::{mark, step};
 use crate::worker::Worker;
 use leasehold_exchange::{Failure, GuestHalf, Scheme};
@@ -31,7 +31,7 @@ pub(crate) async fn answer(
         let Some(instance) = &instance else {
             break;
         };
-        make_way().await;
+        yield_point().await;
         mark(step!("cell", "serve: request"));
         let guest = store.data_mut();
         guest.http().begin(exchange.clone());
@@ -45,7 +45,7 @@ pub(crate) async fn answer(
                 return Err(error);
             }
         };
-        make_way().await;
+        yield_point().await;
         let handler = instance.wasi_http_incoming_handler();
         handler.call_handle(&mut *store, request, outparam).await?;
         mark(step!("cell", "serve: response"));

@@ -1,0 +1,23 @@
+//! Preemption between the steps of a host call.
+
+use crate::steps::watch;
+use std::future::poll_fn;
+use std::task::Poll;
+
+/// Yields to the scheduler if the running guest is to be preempted. The caller then continues with
+/// another step.
+pub(crate) async fn yield_point() {
+    watch::next();
+    if !leasehold_preempt::fired() {
+        return;
+    }
+    let mut made = false;
+    poll_fn(|context| {
+        if std::mem::replace(&mut made, true) {
+            return Poll::Ready(());
+        }
+        context.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
+}
