@@ -501,6 +501,31 @@ fn a_cell_whose_start_a_failed_call_ends_leaves_nothing_and_the_next_one_starts(
     assert!(refused > 12 && threads > 12, "{refused}, {threads}");
 }
 
+#[test]
+fn a_job_waits_no_longer_than_the_host_refuses_a_thread_for_it() {
+    let _alone = alone();
+    let text = EVERYTHING
+        .replace("{paged}", "0")
+        .replace("{grow}", "1")
+        .replace("{stride}", "4096");
+    let mut ended = 0;
+    for after in 0..6 {
+        for failures in [1, 2, 5] {
+            arm(Plan {
+                after,
+                failures,
+                errno: Errno::NOMEM.raw_os_error(),
+                only: Some(Call::StartThread),
+            });
+            let right = start_and_run(&text);
+            disarm();
+            assert_ne!(right, Ok(false), "{after}, {failures}");
+            ended += u32::from(right.is_ok());
+        }
+    }
+    assert!(ended >= 6, "{ended}");
+}
+
 /// Writes a line to its standard output; returns the error.
 const LINE: &str = r#"(module
   (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
