@@ -31,6 +31,7 @@
 //! | one attack in a cell, beside a victim and a neighbour | `scene`; in a process of its own: `play` |
 //! | effects, as multiples of what is promised | `score` |
 //! | the search, and its finds | `search` |
+//! | kills at any instant of a `cabi_realloc` | [`stuck`] |
 //! | the longest host steps, at their caps: for calibration | [`steps`] |
 
 mod component;

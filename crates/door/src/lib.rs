@@ -24,6 +24,13 @@
 //! assert_eq!([map(), map(), map()], [Ok(()), Err(Errno::NOMEM), Ok(())]);
 //! assert_eq!(faults::disarm(), 3);
 //! ```
+//!
+//! # Map
+//!
+//! | concept | file |
+//! |---|---|
+//! | the kinds of calls, with the errors that each can have, and the door | this one |
+//! | which calls fail, with what, and for whom they do not | `faults` |
 
 #[cfg(feature = "faults")]
 pub mod faults;

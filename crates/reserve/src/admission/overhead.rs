@@ -61,7 +61,9 @@ impl Overhead {
     /// unchanged.
     ///
     /// [`fits`](super::fits), [`headroom`](super::headroom) and [`shortfall`](super::shortfall)
-    /// expect these contracts; [`admit`](super::admit) computes them itself.
+    /// expect these contracts; [`admit`](super::admit) computes them itself. For the former an appended contract is one
+    /// of the set: it fits unless the steps and budgets of all add up to its period, which is the
+    /// [longest](crate::PERIOD_MAX).
     #[must_use]
     pub fn charged(self, contracts: &[Contract]) -> Vec<Contract> {
         let mut charged = Vec::from(contracts);
