@@ -364,21 +364,28 @@ fn the_steps_that_a_program_reaches_are_known_before_it_is_compiled() {
 }
 
 #[test]
-fn elements_that_the_compiler_cannot_lay_out_are_few() {
-    let elements = |offset: &str, items: &str, count| {
+fn elements_that_the_compiler_cannot_lay_out_are_few_or_set_by_the_program() {
+    let elements = |kind: &str, items: &str, count| {
         let items = items.repeat(count);
         format!(
             "(module (table 100000 funcref) (func $f)
-               (func (export \"_start\")) (elem {offset} {items}))"
+               (func (export \"_start\")) (elem {kind} {items}))"
         )
     };
     let known = load(&elements("(i32.const 7)", "$f ", 50_000)).expect("laid out");
     assert_eq!(known.inventory().elements, 0);
     let named = |count| elements("(i32.const 7) funcref", "(ref.func $f) ", count);
-    let few = load(&named(4_096)).expect("few");
-    assert_eq!(few.inventory().elements, 4_096);
-    let refusal = refusal(&named(4_097));
-    assert!(refusal.contains("copies 4097 elements"), "{refusal}");
+    for count in [4_096, 4_097, 65_536] {
+        let few = load(&named(count)).expect("few");
+        assert_eq!(few.inventory().elements, count as u64);
+    }
+    let refused = refusal(&named(65_537));
+    assert!(refused.contains("copies 65537 elements"), "{refused}");
+    // The engine evaluates those of passive segments when it makes an instance, used or not.
+    load(&elements("func", "$f ", 4_096)).expect("few");
+    let refused = refusal(&elements("func", "$f ", 4_097));
+    let expected = "4097 elements in passive segments; allowed: at most 4096";
+    assert!(refused.contains(expected), "{refused}");
 }
 
 #[test]

@@ -14,14 +14,14 @@ use crate::code::{Code, Entry, Form, HANDLER, Purpose, RUN, check_entry_type};
 use crate::compile_threads;
 use crate::composed::bound_strings;
 use crate::data_segments::merge_data_segments;
-use crate::data_start::copy_data_at_start;
 use crate::error::ProgramError;
 use crate::exceptions::catch_in_every_frame;
 use crate::image::{Image, take_image};
+use crate::initial_segments::{MostCopied, copy_segments_at_start};
 use crate::inventory::{Inventory, Survey, survey};
 use crate::limits::{
     COMPONENTS, ELEMENTS, GLOBALS, MAX_DATA_BYTES, MAX_INSTANCES, MAX_PROGRAM_BYTES,
-    MAX_TEXT_BYTES, SEGMENTS,
+    MAX_SET_ELEMENTS, MAX_TEXT_BYTES, SEGMENTS,
 };
 use crate::load_limits::{
     LoadSize, MAX_ADAPTED_PARTS, MAX_INLINED_BYTES, check_load_limits, check_outline_limits,
@@ -176,9 +176,15 @@ impl Compiled {
             return Err(ProgramError::TooMuchData { bytes });
         }
         let count = survey.inventory.elements;
-        if count > ELEMENTS.most {
+        if count > MAX_SET_ELEMENTS {
             return Err(ProgramError::TooManyElements { count });
         }
+        let count = survey.inventory.passive_elements;
+        if count > ELEMENTS.most {
+            let (what, most) = ("elements in passive segments", ELEMENTS.most);
+            return Err(ProgramError::TooManyParts { what, count, most });
+        }
+        let evaluated = survey.inventory.elements + count;
         for (cap, count) in [
             (GLOBALS, survey.inventory.globals),
             (SEGMENTS, survey.inventory.segments),
@@ -206,7 +212,15 @@ impl Compiled {
             false => Cow::Borrowed(&*binary),
         };
         let binary = merge_data_segments(&binary)?;
-        let binary = copy_data_at_start(&binary, form.data_bytes())?;
+        let most = MostCopied {
+            data_bytes: form.data_bytes(),
+            elements: match evaluated <= ELEMENTS.most {
+                true => ELEMENTS.most,
+                // Of all instances together.
+                false => 0,
+            },
+        };
+        let binary = copy_segments_at_start(&binary, most)?;
         let binary = chunk_bulk_operations(&binary, form.bulk_bytes())?;
         let code = if component {
             Code::Component(Component::from_binary(engine, &binary).map_err(ProgramError::Engine)?)

@@ -84,10 +84,10 @@ pub enum ProgramError {
         /// How many, over all instances; saturates.
         bytes: u64,
     },
-    /// More elements of active segments that the engine copies than it may in one step.
+    /// More elements of active segments that the compiler does not lay out than a program may set when it starts.
     #[error(
         "copies {count} elements to tables of which the compiler does not know the contents; allowed: at most {}",
-        limits::ELEMENTS.most
+        limits::MAX_SET_ELEMENTS
     )]
     TooManyElements {
         /// How many, over all instances; saturates.

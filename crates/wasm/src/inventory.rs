@@ -59,6 +59,8 @@ pub struct Inventory {
     /// Elements of active segments that are copied in one go when an instance is made: those that the
     /// compiler cannot lay out beforehand.
     pub elements: u64,
+    /// Elements of passive segments, which the engine evaluates in the same step.
+    pub passive_elements: u64,
     /// Globals and tags that are made with the instances, imported ones not counted.
     pub globals: u64,
     /// Segments that the engine looks at when an instance is made, one by one: those of elements, and
@@ -74,7 +76,7 @@ pub struct Inventory {
 
 impl Inventory {
     /// Numbers in an inventory.
-    pub(crate) const WORDS: usize = 14;
+    pub(crate) const WORDS: usize = 15;
 
     /// For a file: the numbers in the order of the fields, least byte first.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
@@ -88,6 +90,7 @@ impl Inventory {
             self.table_elements,
             self.data_bytes,
             self.elements,
+            self.passive_elements,
             self.globals,
             self.segments,
             self.imports,
@@ -115,6 +118,7 @@ impl Inventory {
             table_elements,
             data_bytes,
             elements,
+            passive_elements,
             globals,
             segments,
             imports,
@@ -131,6 +135,7 @@ impl Inventory {
             table_elements,
             data_bytes,
             elements,
+            passive_elements,
             globals,
             segments,
             imports,
@@ -175,6 +180,7 @@ impl Inventory {
         self.table_elements = self.table_elements.saturating_add(other.table_elements);
         self.data_bytes = self.data_bytes.saturating_add(other.data_bytes);
         self.elements = self.elements.saturating_add(other.elements);
+        self.passive_elements = self.passive_elements.saturating_add(other.passive_elements);
         self.globals = self.globals.saturating_add(other.globals);
         self.segments = self.segments.saturating_add(other.segments);
         self.imports = self.imports.saturating_add(other.imports);
@@ -401,7 +407,7 @@ fn in_module(
             for element in section {
                 let element = element?;
                 // The compiler stops at the first segment that it does not understand.
-                is_laid_out &= is_known(&element, survey.imported_tables);
+                is_laid_out &= self::is_laid_out(&element, survey.imported_tables);
                 let items = match element.items {
                     ElementItems::Functions(items) => items.count(),
                     ElementItems::Expressions(_, items) => items.count(),
@@ -409,6 +415,8 @@ fn in_module(
                 match element.kind {
                     ElementKind::Passive => {
                         module.instance_bytes += ELEMENT_BYTES * u64::from(items);
+                        module.passive_elements =
+                            module.passive_elements.saturating_add(items.into());
                     }
                     ElementKind::Active { .. } if !is_laid_out => {
                         module.elements = module.elements.saturating_add(items.into());
@@ -444,7 +452,7 @@ const LAID_OUT: u64 = 1 << 20;
 
 /// Whether the compiler knows where an element segment goes, and lays the table out itself: nothing is
 /// copied for it when an instance is made. What is not active is not copied either.
-fn is_known(element: &Element<'_>, imported_tables: u32) -> bool {
+pub(crate) fn is_laid_out(element: &Element<'_>, imported_tables: u32) -> bool {
     let ElementKind::Active {
         table_index,
         offset_expr,

@@ -4,7 +4,7 @@
 //! in one pass ([`load_limits`]) before it is validated (`refused`); strings between components are bounded
 //! (`composed`); what a run takes is summed up ([`inventory`]). Then the core modules are rewritten, so that no
 //! instruction touches much, waits, or throws past a frame: [`image`], `long_names`, `atomics`, [`exceptions`],
-//! [`data_segments`], [`data_start`], [`bulk_instructions`]. The engine compiles what comes out, and [`artifact`] keeps it on disk.
+//! [`data_segments`], [`initial_segments`], [`bulk_instructions`]. The engine compiles what comes out, and [`artifact`] keeps it on disk.
 //!
 //! Principles:
 //!
@@ -25,7 +25,7 @@
 //! | what instantiating a program takes | [`inventory`] |
 //! | strings between components | `composed` |
 //! | rewriting modules, wherever they are | `core_modules`, `sections` |
-//! | rewritten: bulk instructions, long initial memory | [`bulk_instructions`], [`data_segments`], [`data_start`] |
+//! | rewritten: bulk instructions, long initial memory and tables | [`bulk_instructions`], [`data_segments`], [`initial_segments`] |
 //! | rewritten: exceptions, waits, names | [`exceptions`], `atomics`, `long_names`; handlers that are reached: `handlers` |
 //! | initial memory as an area that tenants share | [`image`] |
 //! | compiled programs on disk; the threads that compile | [`artifact`], [`compile_threads`] |
@@ -39,12 +39,12 @@ pub mod compiled;
 mod composed;
 mod core_modules;
 pub mod data_segments;
-pub mod data_start;
 pub mod error;
 pub mod exceptions;
 pub mod features;
 mod handlers;
 pub mod image;
+pub mod initial_segments;
 pub mod inventory;
 pub mod limits;
 pub mod load_limits;

@@ -78,11 +78,16 @@ impl Cap {
 
 const KIB: u64 = 1024;
 
+/// Elements of active segments that a program sets when it starts, at most, where the compiler does not lay them
+/// out: each is some bytes of code.
+pub const MAX_SET_ELEMENTS: u64 = 64 << 10;
+
 /// Bytes of active data segments that the engine copies for one module; more are copied by the guest.
 pub const DATA: Cap = Cap::new("bytes", 64 * KIB, Beyond::Steps);
 
-/// Elements of active segments that the engine copies for one program.
-pub const ELEMENTS: Cap = Cap::new("elements", TABLE_CHUNK as u64, Beyond::Refused);
+/// Elements of active segments that the engine copies for one program. More are copied by the
+/// [start function](crate::initial_segments).
+pub const ELEMENTS: Cap = Cap::new("elements", TABLE_CHUNK as u64, Beyond::Steps);
 
 /// Most bytes for a string that one component passes to another one, in UTF-8: the engine copies it in one step.
 pub const STRING: Cap = Cap::new(

@@ -1,0 +1,583 @@
+//! Long initial contents of memories and tables, copied by the guest itself.
+//!
+//! The engine copies active segments in a function of its own, where nothing can interrupt the
+//! guest: 48 MiB of data take tens of milliseconds, and 10,000 elements some tenths of one, where the compiler could not
+//! lay them out. So before a module with much of either is compiled, its active segments become others, and its
+//! start function copies them.
+//!
+//! - Data become passive segments and are copied with `memory.init`, which
+//!   [`bulk_instructions`](crate::bulk_instructions) splits like any other.
+//! - Elements become declared segments, and are set one by one, some in each of several functions. Passive segments would
+//!   be no better: the engine evaluates all of their elements when it makes the instance.
+//!
+//! 1. *The meaning stays.* The engine copies elements, then data, and then calls the start function; so does the new
+//!    start function, which then calls the old one. Each segment is dropped after it was copied, as an active one is.
+//!    Where elements are copied so, data are too, however few. A segment that does not fit traps before any of it is
+//!    copied.
+//! 2. *Nothing else changes.* One type and some functions are appended, so that no index shifts.
+
+use crate::core_modules::rewrite_core_modules;
+use crate::inventory::is_laid_out;
+use std::borrow::Cow;
+use std::ops::Range;
+use wasm_encoder::{
+    BlockType, DataCountSection, DataSection, Encode, Instruction, RawSection, StartSection,
+};
+use wasmparser::{
+    BinaryReaderError, DataKind, Element, ElementItems, ElementKind, Parser, Payload, TypeRef,
+};
+
+/// What the engine may copy when it makes an instance of a module.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct MostCopied {
+    /// Bytes of active data segments.
+    pub data_bytes: usize,
+    /// Elements of active segments that the compiler does not lay out.
+    pub elements: u64,
+}
+
+/// Rewrites a module, or every core module in a component, if its active segments have more than the engine may copy.
+/// Bytes that need no change are returned as they are.
+///
+/// # Errors
+///
+/// The parser's, if `wasm` is not well-formed.
+pub fn copy_segments_at_start(
+    wasm: &[u8],
+    most: MostCopied,
+) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
+    rewrite_core_modules(wasm, &mut |module| rewrite_module(module, most))
+}
+
+/// A data segment: its bytes, and if it is active, its memory and where its offset is computed.
+struct Segment<'a> {
+    active: Option<(u32, Range<usize>)>,
+    data: &'a [u8],
+}
+
+/// A segment of elements.
+struct Elements {
+    /// Its bytes in the module.
+    bytes: Range<usize>,
+    /// If it is active.
+    active: Option<ActiveElements>,
+}
+
+/// Elements that are copied to a table.
+struct ActiveElements {
+    table: u32,
+    /// Where the offset is computed.
+    offset: Range<usize>,
+    /// How a declared segment of the same elements begins, and the elements with their number.
+    declared: (Vec<u8>, Range<usize>),
+    /// Instructions that leave an element on the stack, for each.
+    values: Vec<Vec<u8>>,
+    is_laid_out: bool,
+}
+
+/// Elements that a function sets.
+const SET_AT_ONCE: usize = 256;
+
+impl Elements {
+    fn of(
+        element: Element<'_>,
+        wasm: &[u8],
+        imported_tables: u32,
+    ) -> Result<Self, BinaryReaderError> {
+        let bytes = element.range.clone();
+        let is_laid_out = is_laid_out(&element, imported_tables);
+        let ElementKind::Active {
+            table_index,
+            offset_expr,
+        } = element.kind
+        else {
+            return Ok(Self {
+                bytes,
+                active: None,
+            });
+        };
+        let offset = offset_expr.get_binary_reader().range();
+        let mut values = Vec::new();
+        let (flag, implicit, items) = match element.items {
+            // Indices of functions; of no kind but functions, if none is said.
+            ElementItems::Functions(items) => {
+                let range = items.range();
+                for function in items {
+                    let mut value = Vec::new();
+                    Instruction::RefFunc(function?).encode(&mut value);
+                    values.push(value);
+                }
+                (3, 0x00, range)
+            }
+            // Expressions; of references to functions, if no type is said.
+            ElementItems::Expressions(_, items) => {
+                let range = items.range();
+                for value in items {
+                    values.push(instructions(wasm, value?.get_binary_reader().range()).to_vec());
+                }
+                (7, 0x70, range)
+            }
+        };
+        let mut begin = vec![flag];
+        match table_index {
+            None => begin.push(implicit),
+            Some(_) => begin.extend_from_slice(&wasm[offset.end..items.start]),
+        }
+        let active = ActiveElements {
+            table: table_index.unwrap_or(0),
+            offset,
+            declared: (begin, items.start..bytes.end),
+            values,
+            is_laid_out,
+        };
+        Ok(Self {
+            bytes,
+            active: Some(active),
+        })
+    }
+}
+
+impl ActiveElements {
+    /// Bodies of functions that set all of them.
+    fn bodies(&self, wasm: &[u8]) -> Vec<Vec<u8>> {
+        let mut at = 0;
+        let mut bodies = Vec::new();
+        for values in self.values.chunks(SET_AT_ONCE) {
+            // No locals.
+            let mut body = vec![0];
+            for value in values {
+                body.extend_from_slice(instructions(wasm, self.offset.clone()));
+                Instruction::I32Const(at).encode(&mut body);
+                Instruction::I32Add.encode(&mut body);
+                body.extend_from_slice(value);
+                Instruction::TableSet(self.table).encode(&mut body);
+                at += 1;
+            }
+            Instruction::End.encode(&mut body);
+            bodies.push(body);
+        }
+        bodies
+    }
+
+    /// Traps if they do not fit into the table.
+    fn check(&self, wasm: &[u8], body: &mut Vec<u8>) {
+        body.extend_from_slice(instructions(wasm, self.offset.clone()));
+        for instruction in [
+            Instruction::I64ExtendI32U,
+            Instruction::I64Const(self.values.len() as i64),
+            Instruction::I64Add,
+            Instruction::TableSize(self.table),
+            Instruction::I64ExtendI32U,
+            Instruction::I64GtU,
+            Instruction::If(BlockType::Empty),
+            Instruction::Unreachable,
+            Instruction::End,
+        ] {
+            instruction.encode(body);
+        }
+    }
+}
+
+/// The instructions of a constant expression, without its `end`.
+fn instructions(wasm: &[u8], expression: Range<usize>) -> &[u8] {
+    &wasm[expression.start..expression.end - 1]
+}
+
+/// The facts about a module that its rewriting needs.
+#[derive(Default)]
+struct Outline<'a> {
+    types: u32,
+    functions: u32,
+    imported_tables: u32,
+    start: Option<u32>,
+    /// Whether its elements are copied by the guest.
+    moves_elements: bool,
+    elements: Vec<Elements>,
+    segments: Vec<Segment<'a>>,
+}
+
+impl<'a> Outline<'a> {
+    fn of(wasm: &'a [u8]) -> Result<Self, BinaryReaderError> {
+        let mut outline = Self::default();
+        for payload in Parser::new(0).parse_all(wasm) {
+            match payload? {
+                Payload::TypeSection(section) => {
+                    for group in section {
+                        outline.types += group?.types().len() as u32;
+                    }
+                }
+                Payload::ImportSection(section) => {
+                    for import in section.into_imports() {
+                        match import?.ty {
+                            TypeRef::Func(_) | TypeRef::FuncExact(_) => outline.functions += 1,
+                            TypeRef::Table(_) => outline.imported_tables += 1,
+                            _ => {}
+                        }
+                    }
+                }
+                Payload::ElementSection(section) => {
+                    for element in section {
+                        let element = Elements::of(element?, wasm, outline.imported_tables)?;
+                        outline.elements.push(element);
+                    }
+                }
+                Payload::FunctionSection(section) => outline.functions += section.count(),
+                Payload::StartSection { func, .. } => outline.start = Some(func),
+                Payload::DataSection(section) => {
+                    for data in section {
+                        let data = data?;
+                        let active = match &data.kind {
+                            DataKind::Passive => None,
+                            DataKind::Active {
+                                memory_index,
+                                offset_expr,
+                            } => Some((*memory_index, offset_expr.get_binary_reader().range())),
+                        };
+                        outline.segments.push(Segment {
+                            active,
+                            data: data.data,
+                        });
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(outline)
+    }
+
+    fn active_bytes(&self) -> usize {
+        let active = self.segments.iter().filter(|s| s.active.is_some());
+        active.map(|segment| segment.data.len()).sum()
+    }
+
+    /// Elements that the engine copies: the compiler lays out those before the first that it cannot.
+    fn copied_elements(&self) -> u64 {
+        let active = self
+            .elements
+            .iter()
+            .filter_map(|segment| segment.active.as_ref());
+        let copied = active.skip_while(|active| active.is_laid_out);
+        copied.map(|active| active.values.len() as u64).sum()
+    }
+
+    /// The new functions: the start function is the last one.
+    fn new_bodies(&self, wasm: &[u8]) -> Vec<Vec<u8>> {
+        let mut bodies = Vec::new();
+        // No locals.
+        let mut body = vec![0];
+        let moved = self.elements.iter().filter(|_| self.moves_elements);
+        for active in moved.filter_map(|segment| segment.active.as_ref()) {
+            active.check(wasm, &mut body);
+            for setting in active.bodies(wasm) {
+                let function = self.functions + bodies.len() as u32;
+                Instruction::Call(function).encode(&mut body);
+                bodies.push(setting);
+            }
+        }
+        for (index, segment) in (0..).zip(&self.segments) {
+            let Some((memory, offset)) = &segment.active else {
+                continue;
+            };
+            body.extend_from_slice(instructions(wasm, offset.clone()));
+            for instruction in [
+                Instruction::I32Const(0),
+                Instruction::I32Const((segment.data.len() as u32).cast_signed()),
+                Instruction::MemoryInit {
+                    mem: *memory,
+                    data_index: index,
+                },
+                Instruction::DataDrop(index),
+            ] {
+                instruction.encode(&mut body);
+            }
+        }
+        if let Some(start) = self.start {
+            Instruction::Call(start).encode(&mut body);
+        }
+        Instruction::End.encode(&mut body);
+        bodies.push(body);
+        bodies
+    }
+
+    /// The section of elements, none of them active.
+    fn declared_elements(&self, wasm: &[u8]) -> Vec<u8> {
+        let mut section = Vec::new();
+        (self.elements.len() as u32).encode(&mut section);
+        for Elements { bytes, active } in &self.elements {
+            match active {
+                None => section.extend_from_slice(&wasm[bytes.clone()]),
+                Some(active) => {
+                    let (begin, items) = &active.declared;
+                    section.extend_from_slice(begin);
+                    section.extend_from_slice(&wasm[items.clone()]);
+                }
+            }
+        }
+        section
+    }
+
+    fn passive(&self) -> DataSection {
+        let mut section = DataSection::new();
+        for segment in &self.segments {
+            section.passive(segment.data.iter().copied());
+        }
+        section
+    }
+}
+
+/// The sections that are written anew.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum New {
+    Type,
+    Function,
+    Start,
+    DataCount,
+    Code,
+}
+
+impl New {
+    const ALL: [Self; 5] = [
+        Self::Type,
+        Self::Function,
+        Self::Start,
+        Self::DataCount,
+        Self::Code,
+    ];
+
+    const fn id(self) -> u8 {
+        match self {
+            Self::Type => 1,
+            Self::Function => 3,
+            Self::Start => 8,
+            Self::Code => 10,
+            Self::DataCount => 12,
+        }
+    }
+}
+
+/// Where a section stands in a module.
+const fn place(id: u8) -> u8 {
+    match id {
+        13 => 6,
+        6..=9 => id + 1,
+        12 => 11,
+        10 | 11 => id + 2,
+        _ => id,
+    }
+}
+
+fn rewrite_module(wasm: &[u8], most: MostCopied) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
+    let mut outline = Outline::of(wasm)?;
+    outline.moves_elements = outline.copied_elements() > most.elements;
+    if !outline.moves_elements && outline.active_bytes() <= most.data_bytes {
+        return Ok(wasm.into());
+    }
+    let bodies = outline.new_bodies(wasm);
+    let mut module = wasm_encoder::Module::new();
+    let mut pending = New::ALL.into_iter().peekable();
+    for payload in Parser::new(0).parse_all(wasm) {
+        let payload = payload?;
+        let Some((id, range)) = payload.as_section() else {
+            continue;
+        };
+        // Custom sections stand anywhere.
+        while id != 0
+            && let Some(new) = pending.next_if(|new| place(new.id()) <= place(id))
+        {
+            let old = (new.id() == id).then(|| &wasm[range.clone()]);
+            emit(&mut module, new, old, &outline, &bodies)?;
+        }
+        match id {
+            9 if outline.moves_elements => {
+                let data = &outline.declared_elements(wasm);
+                module.section(&RawSection { id, data })
+            }
+            11 => module.section(&outline.passive()),
+            _ if New::ALL.iter().any(|new| new.id() == id) => continue,
+            _ => module.section(&RawSection {
+                id,
+                data: &wasm[range],
+            }),
+        };
+    }
+    for new in pending {
+        emit(&mut module, new, None, &outline, &bodies)?;
+    }
+    Ok(module.finish().into())
+}
+
+/// Writes a section: what was there, and what is new.
+fn emit(
+    module: &mut wasm_encoder::Module,
+    new: New,
+    old: Option<&[u8]>,
+    outline: &Outline<'_>,
+    bodies: &[Vec<u8>],
+) -> Result<(), BinaryReaderError> {
+    let mut entries = Vec::new();
+    let mut count = bodies.len() as u32;
+    match new {
+        New::Start => {
+            module.section(&StartSection {
+                function_index: outline.functions + count - 1,
+            });
+            return Ok(());
+        }
+        New::DataCount => {
+            module.section(&DataCountSection {
+                count: outline.segments.len() as u32,
+            });
+            return Ok(());
+        }
+        // No parameters, no results.
+        New::Type => {
+            count = 1;
+            entries.extend([0x60, 0, 0]);
+        }
+        New::Function => bodies
+            .iter()
+            .for_each(|_| outline.types.encode(&mut entries)),
+        New::Code => bodies.iter().for_each(|body| body.encode(&mut entries)),
+    }
+    let mut data = Vec::new();
+    match old {
+        None => count.encode(&mut data),
+        Some(old) => {
+            let mut reader = wasmparser::BinaryReader::new(old, 0);
+            (reader.read_var_u32()? + count).encode(&mut data);
+            data.extend_from_slice(&old[reader.original_position()..]);
+        }
+    }
+    data.extend_from_slice(&entries);
+    module.section(&RawSection {
+        id: new.id(),
+        data: &data,
+    });
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{MostCopied, copy_segments_at_start};
+    use wasmparser::{DataKind, ElementKind, Parser, Payload, Validator};
+
+    const MOST: MostCopied = MostCopied {
+        data_bytes: 64 << 10,
+        elements: 3,
+    };
+
+    /// The active and passive segments of a module, and whether it has a start function.
+    fn outline(wasm: &[u8]) -> (usize, usize, bool) {
+        let (mut active, mut passive, mut start) = (0, 0, false);
+        for payload in Parser::new(0).parse_all(wasm) {
+            match payload.expect("well-formed") {
+                Payload::DataSection(section) => {
+                    for data in section {
+                        match data.expect("well-formed").kind {
+                            DataKind::Active { .. } => active += 1,
+                            DataKind::Passive => passive += 1,
+                        }
+                    }
+                }
+                Payload::StartSection { .. } => start = true,
+                _ => {}
+            }
+        }
+        (active, passive, start)
+    }
+
+    #[test]
+    fn the_engine_copies_nothing_of_a_module_with_long_data() {
+        let long = "x".repeat(70_000);
+        for rest in [
+            "",
+            "(func) (start 0)",
+            "(import \"a\" \"b\" (func)) (func (export \"f\") (call 0))",
+            "(table 1 funcref) (elem (i32.const 0) func $g) (func $g (data.drop 0))",
+        ] {
+            // Imports come first.
+            let text =
+                format!("(module {rest} (memory 2) (data (i32.const 1) \"{long}\") (data \"p\"))");
+            let wasm = wat::parse_str(&text).expect("a module");
+            let rewritten = copy_segments_at_start(&wasm, MOST).expect("well-formed");
+            Validator::new().validate_all(&rewritten).expect("valid");
+            assert_eq!(outline(&rewritten), (0, 2, true), "{rest}");
+        }
+    }
+
+    #[test]
+    fn what_is_short_is_left_as_it_is() {
+        let wasm = wat::parse_str("(module (memory 1) (data (i32.const 0) \"short\"))");
+        let wasm = wasm.expect("a module");
+        let rewritten = copy_segments_at_start(&wasm, MOST).expect("well-formed");
+        assert!(matches!(rewritten, std::borrow::Cow::Borrowed(_)));
+    }
+
+    /// The active, passive and declared segments of elements.
+    fn elements(wasm: &[u8]) -> (usize, usize, usize) {
+        let mut found = (0, 0, 0);
+        for payload in Parser::new(0).parse_all(wasm) {
+            if let Payload::ElementSection(section) = payload.expect("well-formed") {
+                for element in section {
+                    match element.expect("well-formed").kind {
+                        ElementKind::Active { .. } => found.0 += 1,
+                        ElementKind::Passive => found.1 += 1,
+                        ElementKind::Declared => found.2 += 1,
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn the_engine_copies_few_elements_that_the_compiler_cannot_lay_out() {
+        for (active, expected) in [
+            // Laid out, or few.
+            ("(elem (i32.const 0) func $f $f $f $f)", (1, 1, 1)),
+            ("(elem (global.get $g) func $f $f $f)", (1, 1, 1)),
+            // Many: of every form.
+            ("(elem (global.get $g) func $f $f $f $f)", (0, 1, 2)),
+            (
+                "(elem (global.get $g) funcref (ref.func $f) (ref.null func) (ref.func $f) (ref.func $f))",
+                (0, 1, 2),
+            ),
+            (
+                "(elem (table $u) (i32.const 1) func $f $f $f $f) (elem (table $t) (global.get $g) func $f $f $f $f)",
+                (0, 1, 3),
+            ),
+            (
+                "(elem (table $u) (i32.const 1) funcref (ref.func $f) (ref.func $f) (ref.func $f) (ref.func $f))",
+                (0, 1, 2),
+            ),
+            (
+                "(elem (table $e) (global.get $g) externref (ref.null extern) (ref.null extern) (ref.null extern) (ref.null extern))",
+                (0, 1, 2),
+            ),
+        ] {
+            let text = format!(
+                "(module (import \"a\" \"g\" (global $g i32)) (table $t 9 funcref) (table $u 9 funcref)
+                   (table $e 9 externref) (memory 1) (func $f)
+                   {active} (elem func $f) (elem declare func $f) (data (i32.const 0) \"few\"))"
+            );
+            let wasm = wat::parse_str(&text).expect("a module");
+            let rewritten = copy_segments_at_start(&wasm, MOST).expect("well-formed");
+            Validator::new().validate_all(&rewritten).expect(active);
+            assert_eq!(elements(&rewritten), expected, "{active}");
+            // Data follow elements, as few as they are.
+            let moved = expected.0 == 0;
+            let data = (usize::from(!moved), usize::from(moved), moved);
+            assert_eq!(outline(&rewritten), data, "{active}");
+        }
+    }
+
+    #[test]
+    fn a_module_without_code_and_data_gets_what_it_needs() {
+        let text = "(module (import \"a\" \"g\" (global $g i32)) (import \"a\" \"f\" (func $f))
+                      (import \"a\" \"t\" (table 9 funcref)) (elem (global.get $g) func $f $f $f $f))";
+        let wasm = wat::parse_str(text).expect("a module");
+        let rewritten = copy_segments_at_start(&wasm, MOST).expect("well-formed");
+        Validator::new().validate_all(&rewritten).expect("valid");
+        assert_eq!(elements(&rewritten), (0, 0, 1));
+    }
+}

@@ -1,0 +1,110 @@
+//! Segments that the guest copies mean what they meant when the engine copied them.
+
+use std::fmt::Write as _;
+
+use leasehold_wasm::initial_segments::{MostCopied, copy_segments_at_start};
+use wasmtime::{Engine, Global, GlobalType, Instance, Module, Mutability, Store, Val, ValType};
+
+const TABLE: usize = 1500;
+
+/// Numbers that look random.
+struct Random(u64);
+
+impl Random {
+    fn below(&mut self, most: usize) -> usize {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        (self.0 % most as u64) as usize
+    }
+}
+
+/// A module of two tables with segments of elements in all forms, some of which do not fit, and data.
+fn module(random: &mut Random) -> String {
+    let mut text = format!(
+        "(module (import \"a\" \"g\" (global $g i32)) (memory (export \"memory\") 1)
+           (table (export \"0\") {TABLE} funcref) (table (export \"1\") {TABLE} funcref)"
+    );
+    for function in 0..8 {
+        write!(
+            text,
+            "(func $f{function} (result i32) (i32.const {function}))"
+        )
+        .expect("text");
+    }
+    for _ in 0..1 + random.below(4) {
+        let count = random.below(700);
+        // Mostly inside.
+        let at = random.below(TABLE - count + TABLE / 20);
+        let offset = match random.below(2) {
+            0 => format!("(i32.const {at})"),
+            _ => "(global.get $g)".to_owned(),
+        };
+        let named = random.below(2) == 0;
+        let items: String = (0..count)
+            .map(|_| match (named, random.below(9)) {
+                (true, function) => format!("$f{} ", function % 8),
+                (false, 8) => "(ref.null func) ".to_owned(),
+                (false, function) => format!("(ref.func $f{function}) "),
+            })
+            .collect();
+        let kind = if named { "func" } else { "funcref" };
+        match random.below(8) {
+            0 => write!(text, "(elem {kind} {items})"),
+            1 => write!(text, "(elem declare {kind} {items})"),
+            _ => write!(
+                text,
+                "(elem (table {}) {offset} {kind} {items})",
+                random.below(2)
+            ),
+        }
+        .expect("text");
+    }
+    let at = random.below(65_600);
+    write!(text, "(data (i32.const {at}) \"data\"))").expect("text");
+    text
+}
+
+/// What tables and memory hold after instantiation, `None` if that traps.
+fn contents(engine: &Engine, wasm: &[u8]) -> Option<(Vec<i32>, Vec<u8>)> {
+    let module = Module::new(engine, wasm).expect("valid");
+    let mut store = Store::new(engine, ());
+    let ty = GlobalType::new(ValType::I32, Mutability::Const);
+    let global = Global::new(&mut store, ty, Val::I32(77)).expect("a global");
+    let instance = Instance::new(&mut store, &module, &[global.into()]).ok()?;
+    let mut found = Vec::new();
+    for name in ["0", "1"] {
+        let table = instance.get_table(&mut store, name).expect("exported");
+        for at in 0..TABLE as u64 {
+            let element = table.get(&mut store, at).expect("inside");
+            let function = element.as_func().expect("a function").copied();
+            found.push(function.map_or(-1, |function| {
+                let function = function.typed::<(), i32>(&store).expect("its type");
+                function.call(&mut store, ()).expect("returned")
+            }));
+        }
+    }
+    let memory = instance.get_memory(&mut store, "memory").expect("exported");
+    Some((found, memory.data(&store).to_vec()))
+}
+
+#[test]
+fn tables_and_memories_begin_with_the_same_or_nothing_does() {
+    let engine = Engine::default();
+    let mut random = Random(11);
+    let most = MostCopied {
+        data_bytes: usize::MAX,
+        elements: 0,
+    };
+    let (mut moved, mut trapped) = (0, 0);
+    for _ in 0..200 {
+        let text = module(&mut random);
+        let original = wat::parse_str(&text).expect("a module");
+        let rewritten = copy_segments_at_start(&original, most).expect("well-formed");
+        moved += usize::from(*rewritten != *original);
+        let expected = contents(&engine, &original);
+        trapped += usize::from(expected.is_none());
+        assert!(contents(&engine, &rewritten) == expected, "{text}");
+    }
+    assert!(moved > 100 && trapped > 5, "{moved} {trapped}");
+}
