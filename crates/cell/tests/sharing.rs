@@ -269,7 +269,8 @@ fn a_lock_that_does_not_fit_the_reservation_is_refused_before_the_program_runs()
     let held = held(1024);
     let size = u64::from(IMAGE);
     let why = refused(&held.cell, &reader(None), paging(size, SharedPages::Lock));
-    let expected = "the reservation must be larger than the 256 pages locked, it has 256";
+    let expected =
+        "the reservation must be larger than the 259 pages locked or needed at once, it has 256";
     assert!(why.contains(expected), "{why}");
     // Nothing is left of it: all frames can be had.
     let all = start(

@@ -126,7 +126,7 @@ mod userfault;
 pub use error::Error;
 pub use hold::{Held, Locking};
 pub use holders::Limits;
-pub use paging::{CopyOnWrite, Options, Paging};
+pub use paging::{AT_ONCE, CopyOnWrite, Options, Paging};
 pub use probe::{Features, Unsupported};
 pub use refusal::{Answer, Denied, Reason};
 pub use store::Store;

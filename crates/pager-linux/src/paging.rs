@@ -38,9 +38,16 @@ pub struct Options {
     pub store: Option<Box<dyn Store>>,
     /// Most pages mapped ahead of a sequential reader; 0 for none.
     pub ahead: u32,
+    /// Frames that are left to each reservation when pages are locked or kept: 1 as in the paper, or [`AT_ONCE`] where
+    /// instructions touch several pages.
+    pub at_once: u32,
     /// Decides on an access that cannot be served. Called in a signal handler.
     pub on_denied: fn(&Denied) -> Answer,
 }
+
+/// Pages that an instruction needs at the same time, at the most: one that copies a word from the border of two pages to
+/// that of two others. With fewer frames its pages evict each other for ever.
+pub const AT_ONCE: u32 = 4;
 
 impl Options {
     /// Memory of `frames` frames: locked if allowed, no store, up to 16 pages mapped ahead, and
@@ -51,6 +58,7 @@ impl Options {
             locking: Locking::IfAllowed,
             store: None,
             ahead: 16,
+            at_once: 1,
             on_denied: |_| Answer::Chain,
         }
     }
@@ -119,7 +127,7 @@ impl Paging {
         let linux = Linux::new(userfault, ballast, options.store)
             .map_err(system("allocate room for transfers"))?;
         let engine = Engine {
-            pager: Pager::new(options.frames, linux),
+            pager: Pager::new(options.frames, linux).with_at_once(options.at_once),
             ahead: options.ahead,
         };
         let thread = Box::new(ThreadPager::new(engine, options.on_denied));

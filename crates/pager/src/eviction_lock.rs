@@ -185,10 +185,11 @@ impl<B: Backend> Pager<B> {
         Ok(())
     }
 
-    /// Returns whether a reservation is larger than its kept pages plus `pages` more.
+    /// Returns whether a reservation has room for what an access needs at once beside its kept pages and `pages` more.
     pub(crate) fn is_larger_than_kept(&self, reservation: u32, pages: u32) -> Result<(), Refused> {
         let mine = self.reservations.at(reservation);
-        let needed = mine.kept.saturating_add(pages);
+        let beside = self.at_once - 1;
+        let needed = mine.kept.saturating_add(pages).saturating_add(beside);
         if mine.size <= needed {
             return Err(Refused::TooSmall {
                 needed,

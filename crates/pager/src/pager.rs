@@ -25,6 +25,8 @@ pub struct Pager<B> {
     pub(crate) attachments: Table<Attachment>,
     pub(crate) mappings: Mappings,
     pub(crate) mappings_needed: MappingsNeeded,
+    /// Frames that an access of a tenant may need at the same time.
+    pub(crate) at_once: u32,
 }
 
 /// The state of a mapping before it was undone.
@@ -55,6 +57,18 @@ impl<B: Backend> Pager<B> {
             attachments: Table::new(),
             mappings,
             mappings_needed: MappingsNeeded::default(),
+            at_once: 1,
+        }
+    }
+
+    /// The same node for tenants whose accesses need up to `frames` frames at the same time, as an instruction does that
+    /// copies from one page to another: with fewer, its pages evict each other for ever. So many are left to each
+    /// reservation when pages are locked or [kept](Self::pin_step). Without this, it is one, as in the paper.
+    #[must_use]
+    pub fn with_at_once(self, frames: u32) -> Self {
+        Pager {
+            at_once: frames.max(1),
+            ..self
         }
     }
 

@@ -26,10 +26,12 @@ pub enum Refused {
         left: u32,
     },
     /// A reservation must be larger than all its locked areas (SPC §IV-B, §V) and its
-    /// [kept](crate::Pager::pin_step) ones.
-    #[error("the reservation must be larger than the {needed} pages locked, it has {size}")]
+    /// [kept](crate::Pager::pin_step) ones, by as much as an access needs [at once](crate::Pager::with_at_once).
+    #[error(
+        "the reservation must be larger than the {needed} pages locked or needed at once, it has {size}"
+    )]
     TooSmall {
-        /// Pages of all those areas, with the one in question.
+        /// Pages of all those areas, with the one in question, and those that an access needs at once, less one.
         needed: u32,
         /// Frames of the reservation.
         size: u32,

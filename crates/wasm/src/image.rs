@@ -33,6 +33,8 @@ pub struct Worth {
     pub least: usize,
     /// How many times as much memory they are scattered over, at most.
     pub spread: usize,
+    /// Bytes of that memory, at most: the host holds them beside those of the tenants.
+    pub most: usize,
 }
 
 impl Worth {
@@ -40,12 +42,14 @@ impl Worth {
     pub const SHARED: Self = Self {
         least: 64 << 10,
         spread: 2,
+        most: MAX_DATA_BYTES as usize,
     };
 
     /// Shown in a memory. Fewer bytes are copied in less time than the first accesses to pages of a file take.
     pub const SHOWN: Self = Self {
         least: 1 << 20,
-        spread: 8,
+        spread: 3,
+        most: 32 << 20,
     };
 }
 
@@ -126,7 +130,7 @@ impl Image {
         let covered = (last - first) * PAGE;
         let is_worth = bytes >= worth.least
             && covered <= worth.spread.saturating_mul(bytes)
-            && covered as u64 <= MAX_DATA_BYTES;
+            && covered <= worth.most;
         is_worth.then(|| Self::write(segments, first, last - first))
     }
 

@@ -49,7 +49,7 @@ use crate::meter::Held;
 use crate::profile::Profile;
 use areas::Shared;
 use leasehold_pager::{CLUSTER, PAGE};
-use leasehold_pager_linux::{Locking, Options, Paging, SwapFile};
+use leasehold_pager_linux::{AT_ONCE, Locking, Options, Paging, SwapFile};
 use places::Regions;
 use ranges::Ranges;
 use state::{CellMemory, MEMORY, with};
@@ -126,6 +126,7 @@ pub(crate) fn enter(
     })?;
     let mut options = Options::new(frames);
     options.locking = Locking::IfAllowed;
+    options.at_once = AT_ONCE;
     options.on_denied = denied::on_denied;
     if let Some(swap) = &held.swap {
         let pages = u32::try_from(swap.bytes.div_ceil(PAGE)).map_err(|_| {

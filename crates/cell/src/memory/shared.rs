@@ -13,7 +13,7 @@ use super::parts::{Part, Prepared};
 use super::state::{CellMemory, with};
 use leasehold_lease::SharedPages;
 use leasehold_pager::{AreaId, AttachmentId, Ending, Refused, ReservationId, Sharing, Technique};
-use leasehold_pager_linux::{Error, Paging};
+use leasehold_pager_linux::{AT_ONCE, Error, Paging};
 use leasehold_reclaim::GroupId;
 use leasehold_wasm::image::Image;
 
@@ -86,7 +86,7 @@ impl CellMemory {
         if sharing == SharedPages::Lock {
             // Before anything has changed.
             let mine = self.paging.account(reservation)?;
-            let needed = mine.locked.saturating_add(source.pages);
+            let needed = mine.locked.saturating_add(source.pages + AT_ONCE - 1);
             if mine.size <= needed {
                 let size = mine.size;
                 return Err(Refused::TooSmall { needed, size }.into());

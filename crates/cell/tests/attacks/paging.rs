@@ -46,6 +46,21 @@ fn what_one_tenant_leaves_behind_in_the_swap_file_is_no_loss_of_others() {
 }
 
 #[test]
+fn pages_that_an_instruction_needs_at_once_do_not_evict_each_other_for_ever() {
+    let promised = swap_for(ByteSize::new(16 << 20).expect("in range"));
+    let held = held(512 * PAGE, 2 * promised);
+    for frames in [16, 20, 256] {
+        let lease = paging(50_000_000, frames * PAGE, 16 << 20, SharedPages::Conserve);
+        let keeps = attack(&held.cell, "keeps-all-frames.wat", lease);
+        let keeps = held.cell.start_tenant(keeps).expect("a tenant");
+        std::thread::sleep(std::time::Duration::from_millis(300));
+        keeps.kill();
+        let ended = keeps.wait_for(std::time::Duration::from_secs(60));
+        assert_eq!(ended.expect("a cell").expect("an end").exit, Exit::Killed);
+    }
+}
+
+#[test]
 fn memories_that_page_take_no_descriptors() {
     let held = held(512 * PAGE, 16 << 20);
     let before = descriptors();
