@@ -234,6 +234,13 @@ pub const KNOWN: &[Known] = &[
         lives_ms: 1_000,
         ..ORDINARY
     },
+    Known {
+        name: "keeps-all-frames",
+        does: "a copy between pages where hardly any frame is left",
+        program: text!("keeps-all-frames"),
+        terms: |lease| pages(lease, FRAMES * 4096, 4 * MIB),
+        ..ORDINARY
+    },
 ];
 
 impl Known {

@@ -5,7 +5,7 @@ use crate::connect::{Connecting, Target};
 use crate::payer::Payer;
 use crate::pool::{Connection, Pool};
 use bytes::Bytes;
-use http::header::{CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING};
+use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::uri::{Authority, PathAndQuery};
 use http::{HeaderMap, Method, Request, Response, Uri, Version};
 use http_body::Body;
@@ -258,10 +258,23 @@ fn respond(half: &Half, response: Response<Incoming>) -> Result<(Incoming, u32),
     let limit = half.limits().head_bytes;
     // It does not frame the body then (RFC 9112 §6.3), and may say anything.
     let is_coded = parts.headers.contains_key(TRANSFER_ENCODING);
-    let is_shown = |name: &str| !(is_coded && name == CONTENT_LENGTH.as_str());
+    let of_connection = named_by_connection(&parts.headers);
+    let is_shown = |name: &str| {
+        let is_length = is_coded && name == CONTENT_LENGTH.as_str();
+        !is_length && !of_connection.iter().any(|other| other == name)
+    };
     let fields = fields(&parts.headers, limit, is_shown)?;
     let _ = half.respond(ResponseHead { status, fields });
     Ok((body, limit))
+}
+
+/// The names of fields that belong to the connection, since the other side says so (RFC 9110 §7.6.1).
+fn named_by_connection(headers: &HeaderMap) -> Vec<String> {
+    let lists = headers.get_all(CONNECTION).iter();
+    let names = lists
+        .filter_map(|list| list.to_str().ok())
+        .flat_map(|list| list.split(','));
+    names.map(|name| name.trim().to_ascii_lowercase()).collect()
 }
 
 /// Those fields whose name is shown to the guest.

@@ -70,3 +70,15 @@ fn a_guest_sees_no_length_that_does_not_frame_the_body() {
         assert_eq!(fields.get("content-length"), Some(&b"3"[..]));
     });
 }
+
+#[test]
+fn a_guest_does_not_see_what_the_host_says_of_the_connection() {
+    let named = "HTTP/1.1 200 OK\r\nconnection: close, X-Y\r\nconnection: z\r\nx-y: 1\r\nZ: 2\r\n\
+                 x-z: 3\r\ncontent-length: 0\r\n\r\n";
+    ask(named, |client| {
+        assert_eq!(status(client), Ok(200));
+        let fields = &client.head().expect("a head").fields;
+        assert_eq!((fields.get("x-y"), fields.get("z")), (None, None));
+        assert_eq!(fields.get("x-z"), Some(&b"3"[..]));
+    });
+}
