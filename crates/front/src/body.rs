@@ -169,6 +169,8 @@ pub(crate) struct ExchangeBody {
     left: Option<u64>,
     /// The end was given out, trailers included.
     over: bool,
+    /// What cuts it off, until what was given out before has been sent.
+    held: Option<Cut>,
 }
 
 impl ResponseBody {
@@ -203,6 +205,7 @@ impl ExchangeBody {
             ongoing,
             left,
             over: false,
+            held: None,
         }
     }
 
@@ -222,6 +225,22 @@ impl ExchangeBody {
         (self.left, self.over) = (None, false);
         while let Some(Ok(_)) = poll_fn(|context| self.poll(context)).await {
             self.ongoing.record.bytes = bytes;
+        }
+    }
+
+    /// What the connection is given. It asks for pieces before it sends the head and those before, and drops all of them if
+    /// the body is cut off then: the client may have no answer at all. So it is told of that when it asks once more.
+    fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        if let Some(cut) = self.held.take() {
+            return Poll::Ready(Some(Err(cut)));
+        }
+        match self.poll(context) {
+            Poll::Ready(Some(Err(cut))) => {
+                self.held = Some(cut);
+                context.waker().wake_by_ref();
+                Poll::Pending
+            }
+            frame => frame,
         }
     }
 
@@ -322,7 +341,7 @@ impl Body for ResponseBody {
                 Poll::Ready((!text.is_empty()).then(|| Ok(Frame::data(text))))
             }
             Self::Exchange(body) => {
-                let frame = body.poll(context);
+                let frame = body.poll_held(context);
                 if body.over && !body.has_finished() && matches!(frame, Poll::Ready(Some(Ok(_)))) {
                     // The client has all of it, and the guest goes on.
                     if let Self::Exchange(body) = std::mem::replace(this, Self::Nothing) {
@@ -338,7 +357,7 @@ impl Body for ResponseBody {
     fn is_end_stream(&self) -> bool {
         match self {
             Self::Text(text, _) => text.is_empty(),
-            Self::Exchange(body) => body.over,
+            Self::Exchange(body) => body.over && body.held.is_none(),
             Self::Nothing => true,
         }
     }

@@ -364,6 +364,22 @@ fn a_body_is_as_long_as_its_head_says_or_no_response() {
 }
 
 #[test]
+fn a_body_that_is_cut_off_takes_no_head_with_it() {
+    let node = Node::start(&lease("", ""));
+    for _ in 0..300 {
+        let mut client = node.connect();
+        client.send("GET /shorter-after-its-head HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+        let mut answer = vec![0; 12];
+        client.0.read_exact(&mut answer).expect("an answer");
+        let answer = String::from_utf8_lossy(&answer);
+        assert!(
+            ["HTTP/1.1 200", "HTTP/1.1 502"].contains(&&*answer),
+            "{answer}"
+        );
+    }
+}
+
+#[test]
 fn clients_without_a_request_do_not_delay_a_drain() {
     let mut node = Node::start(&lease("header_timeout = \"60s\"", ""));
     let mut served = node.connect();

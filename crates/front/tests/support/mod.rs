@@ -301,6 +301,12 @@ fn answer(mut guest: GuestHalf, seen: &Seen) {
             guest.finish(None);
             guest.respond(found).expect("the first");
         }
+        "/shorter-after-its-head" => {
+            let found = head(&guest, 200, &[("content-length", "9")]);
+            guest.respond(found).expect("the first");
+            write_all(&mut guest, b"text");
+            guest.finish(None);
+        }
         "/late-and-longer" => {
             let found = head(&guest, 200, &[("content-length", "2")]);
             guest.respond(found).expect("the first");
