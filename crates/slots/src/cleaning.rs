@@ -20,17 +20,9 @@ pub(crate) struct Dirty {
     /// Where pages are inaccessible from, if given-back pages are to become so; `None` leaves
     /// them accessible.
     forbidden: Option<usize>,
-    /// Where pages of a file are shown, if they are in the range.
-    shown: Option<Shown>,
-}
-
-/// Pages of a file in a dirty range.
-#[derive(Debug, Clone)]
-struct Shown {
-    pages: Range<usize>,
-    /// The range, all of which is mapped anew when the last page has been given back: what is left and right of a file
-    /// has no pages in common, and would never be one mapping again.
-    range: Range<usize>,
+    /// Where pages of a file are shown, if they are in the range. It is mapped anew then, block by block, and not only made
+    /// inaccessible: what is left and right of a file has no pages in common, and would never be one mapping again.
+    shown: Option<Range<usize>>,
 }
 
 impl Dirty {
@@ -62,14 +54,11 @@ impl Dirty {
 
     /// Memory in which [contents](crate::contents::Contents) are shown at these addresses. Nothing of it stays
     /// accessible.
-    pub(crate) fn showing(taken: Taken, pages: Range<usize>) -> Dirty {
-        let range = taken.accessible();
-        debug_assert!(pages.start >= range.start && pages.end <= range.end);
+    pub(crate) fn showing(taken: Taken, shown: Range<usize>) -> Dirty {
+        let Range { start, end } = taken.accessible();
+        debug_assert!(shown.start >= start && shown.end <= end);
         Dirty {
-            shown: Some(Shown {
-                pages,
-                range: range.clone(),
-            }),
+            shown: Some(shown),
             ..Self::leaving(taken, 0)
         }
     }
@@ -100,19 +89,18 @@ impl Dirty {
             self.clear.start += done;
             return Ok(());
         }
-        if let Some(shown) = self.shown.clone() {
-            return self.step_showing(reservation, &shown, most);
-        }
         let end = self.discard.end;
         let block = (end - 1) / BLOCK * BLOCK;
-        let least = block.max(self.discard.start);
-        let start = end - reservation.suffix(least, end - least, most)?;
+        let start = self.next(reservation, block.max(self.discard.start), most)?;
         if let Some(forbidden) = self.forbidden {
             // The last slice of a block covers the block again: its page table goes too.
             let covered = if start == block { block + BLOCK } else { end };
             reservation.discard(start, covered - start)?;
             if start == block || start == self.discard.start {
-                reservation.forbid(start, forbidden - start)?;
+                match self.shown {
+                    Some(_) => reservation.hide(start, forbidden - start)?,
+                    None => reservation.forbid(start, forbidden - start)?,
+                }
                 self.forbidden = Some(start);
             }
         } else {
@@ -122,33 +110,18 @@ impl Dirty {
         Ok(())
     }
 
-    /// A step in a range where pages of a file are shown. Whether one of them has a copy cannot be seen, so that each
-    /// counts as if it had.
-    fn step_showing(
-        &mut self,
-        reservation: &AddressRange,
-        Shown { pages, range }: &Shown,
-        most: usize,
-    ) -> io::Result<()> {
+    /// Where the next pages to be given back begin: `least` or behind it. Whether a page of a file has a copy cannot be
+    /// seen, so that each counts as if it had.
+    fn next(&self, reservation: &AddressRange, least: usize, most: usize) -> io::Result<usize> {
         let end = self.discard.end;
-        let block = (end - 1) / BLOCK * BLOCK;
-        let least = block.max(range.start);
-        let start = if end > pages.end {
-            let least = least.max(pages.end);
-            end - reservation.suffix(least, end - least, most)?
-        } else if end > pages.start {
-            pages.start.max(end.saturating_sub(most * PAGE))
-        } else {
-            end - reservation.suffix(least, end - least, most)?
+        let least = match &self.shown {
+            Some(shown) if (shown.start + 1..=shown.end).contains(&end) => {
+                let least = least.max(shown.start);
+                return Ok(least.max(end.saturating_sub(most * PAGE)));
+            }
+            Some(shown) if end > shown.end => least.max(shown.end),
+            _ => least,
         };
-        reservation.discard(start, end - start)?;
-        if start == range.start {
-            reservation.hide(start, range.len())?;
-            // Their page tables go, too.
-            let covered = range.end.next_multiple_of(BLOCK);
-            reservation.discard(start, covered - start)?;
-        }
-        self.discard.end = start;
-        Ok(())
+        Ok(end - reservation.suffix(least, end - least, most)?)
     }
 }

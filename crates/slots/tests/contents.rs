@@ -139,6 +139,41 @@ fn what_was_shown_is_gone_when_a_slot_is_clean_and_so_are_its_mappings() {
     }
 }
 
+/// Bytes of files that are mapped at these addresses.
+fn shown_bytes(start: usize, bytes: usize) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/maps").expect("readable");
+    let shown = maps.lines().filter(|line| line.contains("memfd:contents"));
+    let ends = shown.filter_map(|line| {
+        let (begin, end) = line.split_once(' ')?.0.split_once('-')?;
+        let address = |text| usize::from_str_radix(text, 16).ok();
+        Some((address(begin)?, address(end)?))
+    });
+    let inside = ends.filter(|(begin, _)| (start..start + bytes).contains(begin));
+    inside.map(|(begin, end)| end - begin).sum()
+}
+
+#[test]
+fn a_step_unmaps_no_more_than_one_page_table_covers() {
+    const BLOCK: usize = 2 << 20;
+    let pool = SlotPool::new(1, 0).expect("addresses");
+    let shown = contents(100, 1900, 1);
+    let mut memory = Memory::new(&pool, 2200, Some(&shown));
+    for page in 0..2200 {
+        memory.page(page).fill(0xee);
+    }
+    let start = memory.made.as_ptr().addr();
+    drop(memory);
+    let mut before = shown_bytes(start, 4 << 30);
+    assert_eq!(before, 1900 * PAGE);
+    while pool.state().dirty_pages > 0 {
+        pool.clean_step(64);
+        let now = shown_bytes(start, 4 << 30);
+        assert!(before - now <= BLOCK, "{before} {now}");
+        before = now;
+    }
+    assert_eq!(before, 0);
+}
+
 #[test]
 fn steps_of_any_size_clean_memories_of_any_kind() {
     let pool = SlotPool::new(3, 16 * PAGE).expect("addresses");
