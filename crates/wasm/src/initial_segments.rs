@@ -24,7 +24,8 @@ use wasm_encoder::{
     BlockType, DataCountSection, DataSection, Encode, Instruction, RawSection, StartSection,
 };
 use wasmparser::{
-    BinaryReaderError, DataKind, Element, ElementItems, ElementKind, Parser, Payload, TypeRef,
+    BinaryReaderError, ConstExpr, DataKind, Element, ElementItems, ElementKind, Parser, Payload,
+    TypeRef,
 };
 
 /// What the engine may copy when it makes an instance of a module.
@@ -56,34 +57,29 @@ struct Segment<'a> {
 }
 
 /// A segment of elements.
-struct Elements {
+struct Elements<'a> {
     /// Its bytes in the module.
     bytes: Range<usize>,
     /// If it is active.
-    active: Option<ActiveElements>,
+    active: Option<ActiveElements<'a>>,
 }
 
 /// Elements that are copied to a table.
-struct ActiveElements {
+struct ActiveElements<'a> {
     table: u32,
     /// Where the offset is computed.
     offset: Range<usize>,
     /// How a declared segment of the same elements begins, and the elements with their number.
     declared: (Vec<u8>, Range<usize>),
-    /// Instructions that leave an element on the stack, for each.
-    values: Vec<Vec<u8>>,
+    items: ElementItems<'a>,
     is_laid_out: bool,
 }
 
 /// Elements that a function sets.
 const SET_AT_ONCE: usize = 256;
 
-impl Elements {
-    fn of(
-        element: Element<'_>,
-        wasm: &[u8],
-        imported_tables: u32,
-    ) -> Result<Self, BinaryReaderError> {
+impl<'a> Elements<'a> {
+    fn of(element: Element<'a>, wasm: &[u8], imported_tables: u32) -> Self {
         let bytes = element.range.clone();
         let is_laid_out = is_laid_out(&element, imported_tables);
         let ElementKind::Active {
@@ -91,32 +87,17 @@ impl Elements {
             offset_expr,
         } = element.kind
         else {
-            return Ok(Self {
+            return Self {
                 bytes,
                 active: None,
-            });
+            };
         };
         let offset = offset_expr.get_binary_reader().range();
-        let mut values = Vec::new();
-        let (flag, implicit, items) = match element.items {
+        let (flag, implicit, items) = match &element.items {
             // Indices of functions; of no kind but functions, if none is said.
-            ElementItems::Functions(items) => {
-                let range = items.range();
-                for function in items {
-                    let mut value = Vec::new();
-                    Instruction::RefFunc(function?).encode(&mut value);
-                    values.push(value);
-                }
-                (3, 0x00, range)
-            }
+            ElementItems::Functions(items) => (3, 0x00, items.range()),
             // Expressions; of references to functions, if no type is said.
-            ElementItems::Expressions(_, items) => {
-                let range = items.range();
-                for value in items {
-                    values.push(instructions(wasm, value?.get_binary_reader().range()).to_vec());
-                }
-                (7, 0x70, range)
-            }
+            ElementItems::Expressions(_, items) => (7, 0x70, items.range()),
         };
         let mut begin = vec![flag];
         match table_index {
@@ -127,22 +108,53 @@ impl Elements {
             table: table_index.unwrap_or(0),
             offset,
             declared: (begin, items.start..bytes.end),
-            values,
+            items: element.items,
             is_laid_out,
         };
-        Ok(Self {
+        Self {
             bytes,
             active: Some(active),
-        })
+        }
     }
 }
 
-impl ActiveElements {
+impl ActiveElements<'_> {
+    fn count(&self) -> u32 {
+        match &self.items {
+            ElementItems::Functions(items) => items.count(),
+            ElementItems::Expressions(_, items) => items.count(),
+        }
+    }
+
+    /// Instructions that leave an element on the stack, for each.
+    fn values(&self, wasm: &[u8]) -> Result<Vec<Vec<u8>>, BinaryReaderError> {
+        match &self.items {
+            ElementItems::Functions(items) => {
+                let value = |function| {
+                    let mut value = Vec::new();
+                    Instruction::RefFunc(function).encode(&mut value);
+                    value
+                };
+                let functions = items.clone().into_iter();
+                functions.map(|function| function.map(value)).collect()
+            }
+            ElementItems::Expressions(_, items) => {
+                let value = |value: ConstExpr<'_>| {
+                    instructions(wasm, value.get_binary_reader().range()).to_vec()
+                };
+                let expressions = items.clone().into_iter();
+                expressions
+                    .map(|expression| expression.map(value))
+                    .collect()
+            }
+        }
+    }
+
     /// Bodies of functions that set all of them.
-    fn bodies(&self, wasm: &[u8]) -> Vec<Vec<u8>> {
+    fn bodies(&self, wasm: &[u8]) -> Result<Vec<Vec<u8>>, BinaryReaderError> {
         let mut at = 0;
         let mut bodies = Vec::new();
-        for values in self.values.chunks(SET_AT_ONCE) {
+        for values in self.values(wasm)?.chunks(SET_AT_ONCE) {
             // No locals.
             let mut body = vec![0];
             for value in values {
@@ -156,7 +168,7 @@ impl ActiveElements {
             Instruction::End.encode(&mut body);
             bodies.push(body);
         }
-        bodies
+        Ok(bodies)
     }
 
     /// Traps if they do not fit into the table.
@@ -164,7 +176,7 @@ impl ActiveElements {
         body.extend_from_slice(instructions(wasm, self.offset.clone()));
         for instruction in [
             Instruction::I64ExtendI32U,
-            Instruction::I64Const(self.values.len() as i64),
+            Instruction::I64Const(self.count().into()),
             Instruction::I64Add,
             Instruction::TableSize(self.table),
             Instruction::I64ExtendI32U,
@@ -192,7 +204,7 @@ struct Outline<'a> {
     start: Option<u32>,
     /// Whether its elements are copied by the guest.
     moves_elements: bool,
-    elements: Vec<Elements>,
+    elements: Vec<Elements<'a>>,
     segments: Vec<Segment<'a>>,
 }
 
@@ -217,7 +229,7 @@ impl<'a> Outline<'a> {
                 }
                 Payload::ElementSection(section) => {
                     for element in section {
-                        let element = Elements::of(element?, wasm, outline.imported_tables)?;
+                        let element = Elements::of(element?, wasm, outline.imported_tables);
                         outline.elements.push(element);
                     }
                 }
@@ -257,18 +269,18 @@ impl<'a> Outline<'a> {
             .iter()
             .filter_map(|segment| segment.active.as_ref());
         let copied = active.skip_while(|active| active.is_laid_out);
-        copied.map(|active| active.values.len() as u64).sum()
+        copied.map(|active| u64::from(active.count())).sum()
     }
 
     /// The new functions: the start function is the last one.
-    fn new_bodies(&self, wasm: &[u8]) -> Vec<Vec<u8>> {
+    fn new_bodies(&self, wasm: &[u8]) -> Result<Vec<Vec<u8>>, BinaryReaderError> {
         let mut bodies = Vec::new();
         // No locals.
         let mut body = vec![0];
         let moved = self.elements.iter().filter(|_| self.moves_elements);
         for active in moved.filter_map(|segment| segment.active.as_ref()) {
             active.check(wasm, &mut body);
-            for setting in active.bodies(wasm) {
+            for setting in active.bodies(wasm)? {
                 let function = self.functions + bodies.len() as u32;
                 Instruction::Call(function).encode(&mut body);
                 bodies.push(setting);
@@ -296,7 +308,7 @@ impl<'a> Outline<'a> {
         }
         Instruction::End.encode(&mut body);
         bodies.push(body);
-        bodies
+        Ok(bodies)
     }
 
     /// The section of elements, none of them active.
@@ -372,7 +384,7 @@ fn rewrite_module(wasm: &[u8], most: MostCopied) -> Result<Cow<'_, [u8]>, Binary
     if !outline.moves_elements && outline.active_bytes() <= most.data_bytes {
         return Ok(wasm.into());
     }
-    let bodies = outline.new_bodies(wasm);
+    let bodies = outline.new_bodies(wasm)?;
     let mut module = wasm_encoder::Module::new();
     let mut pending = New::ALL.into_iter().peekable();
     for payload in Parser::new(0).parse_all(wasm) {
