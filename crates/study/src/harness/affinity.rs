@@ -1,5 +1,6 @@
 //! Threads that stay on one processor.
 
+use std::fs;
 use std::thread;
 
 use anyhow::{Context, Result, anyhow, ensure};
@@ -22,6 +23,30 @@ pub(crate) fn processors() -> Result<Vec<usize>> {
     Ok((0..CpuSet::MAX_CPU)
         .filter(|cpu| allowed.is_set(*cpu))
         .collect())
+}
+
+/// Keeps the calling thread off the processors that cells have claimed, if there is another: a thread for which Linux
+/// chooses such a processor waits there until the guests sleep, or Linux balances its processors, for up to a tenth of a
+/// second. It stands for a client on another machine, which waits for no guest.
+///
+/// # Errors
+/// If the host does not tell which processors are claimed, or refuses the others.
+pub(crate) fn leave_cells() -> Result<()> {
+    let sockets = fs::read_to_string("/proc/net/unix").context("reading the names of sockets")?;
+    let mut others = sched_getaffinity(None).context("asking for the allowed processors")?;
+    for cpu in claimed(&sockets).filter(|cpu| *cpu < CpuSet::MAX_CPU) {
+        others.unset(cpu);
+    }
+    if others.count() > 0 {
+        sched_setaffinity(None, &others).context("leaving the processors of cells")?;
+    }
+    Ok(())
+}
+
+/// The processors that cells have claimed, each by the name of a socket.
+fn claimed(sockets: &str) -> impl Iterator<Item = usize> {
+    let names = sockets.lines().filter_map(|line| line.rsplit_once(' '));
+    names.filter_map(|(_, name)| name.strip_prefix("@leasehold/core/")?.parse().ok())
 }
 
 /// Does `work` in a thread of its own, on processor `cpu` if one is given, and waits for it. What
@@ -49,8 +74,18 @@ pub(crate) fn bound_to<T: Send>(
 
 #[cfg(test)]
 mod tests {
-    use super::bound_to;
+    use super::{bound_to, claimed};
     use anyhow::bail;
+
+    #[test]
+    fn the_processors_of_cells_are_those_that_sockets_are_named_for() {
+        let sockets = "Num       RefCount Protocol Flags    Type St Inode Path\n\
+            000: 00000002 00000000 00010000 0001 01 5161 @leasehold/core/1\n\
+            000: 00000002 00000000 00010000 0001 01 5162 /run/a b\n\
+            000: 00000003 00000000 00000000 0001 03 5163\n\
+            000: 00000002 00000000 00010000 0001 01 5164 @leasehold/core/12\n";
+        assert_eq!(claimed(sockets).collect::<Vec<_>>(), [1, 12]);
+    }
 
     #[test]
     fn work_gives_its_result_or_why_there_is_none() {

@@ -10,6 +10,8 @@ use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 use rustix::process::setpriority_process;
 use rustix::thread::gettid;
 
+use crate::harness::affinity::leave_cells;
+
 /// Between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long a client waits for an answer, or makes its request last.
@@ -67,7 +69,11 @@ impl Attack {
     }
 
     /// Asks again and again from the address `source`, until `over`.
-    pub(super) fn go_on(self, from: &Client, over: &AtomicBool) {
+    ///
+    /// # Errors
+    /// When its thread cannot leave the processors of cells.
+    pub(super) fn go_on(self, from: &Client, over: &AtomicBool) -> anyhow::Result<()> {
+        leave_cells()?;
         // A host that refuses it shows latencies that are worse.
         let _ = setpriority_process(Some(gettid()), NICENESS);
         while !over.load(Ordering::Relaxed) {
@@ -75,6 +81,7 @@ impl Attack {
             let _ = self.once(from, over);
             thread::sleep(PAUSE);
         }
+        Ok(())
     }
 
     fn once(self, from: &Client, over: &AtomicBool) -> Result<()> {

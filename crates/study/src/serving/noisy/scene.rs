@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::attack::{Attack, Client};
 use super::control::post;
+use crate::harness::affinity::leave_cells;
 use crate::serving::serve::load::{Answers, at_rate};
 use crate::serving::serve::server::{Server, found, free_address};
 
@@ -234,14 +235,20 @@ fn beside<T>(
 ) -> Result<T> {
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
-        for Hostile { attack, client, .. } in crowd {
-            scope.spawn(|| attack.go_on(client, &over));
-        }
+        let attack = |hostile: &Hostile| hostile.attack.go_on(&hostile.client, &over);
+        let attacks: Vec<_> = crowd
+            .iter()
+            .map(|hostile| scope.spawn(move || attack(hostile)))
+            .collect();
         let restarts = scope.spawn(|| restart(crowd, again, &over));
         let result = good();
         over.store(true, Ordering::Relaxed);
         let restarted = restarts.join();
         restarted.map_err(|_| anyhow::anyhow!("a restart panicked"))??;
+        for attack in attacks {
+            let attacked = attack.join();
+            attacked.map_err(|_| anyhow::anyhow!("a client panicked"))??;
+        }
         result
     })
 }
@@ -251,6 +258,7 @@ fn restart(
     mut again: impl FnMut(&Hostile) -> Result<()>,
     over: &AtomicBool,
 ) -> Result<()> {
+    leave_cells()?;
     for tenant in crowd.iter().cycle() {
         if over.load(Ordering::Relaxed) {
             break;

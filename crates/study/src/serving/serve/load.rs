@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::harness::affinity::leave_cells;
 use crate::harness::samples::Samples;
 
 /// How long an answer is waited for.
@@ -183,7 +184,12 @@ fn each(connections: usize, life: impl Fn(usize) -> Result<Answers> + Sync) -> R
     let life = &life;
     thread::scope(|scope| {
         let threads: Vec<_> = (0..connections)
-            .map(|number| scope.spawn(move || life(number)))
+            .map(|number| {
+                scope.spawn(move || {
+                    leave_cells()?;
+                    life(number)
+                })
+            })
             .collect();
         let mut all = Answers::default();
         for thread in threads {
