@@ -6,6 +6,7 @@
 //! [`TenantHandle::kill`](leasehold_cell::TenantHandle::kill) and stops when everything was returned. The bound
 //! is that of [`kill_bound`], for the tenant's own reservation or for the cell's reservation for ends.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 use std::sync::Arc;
@@ -79,16 +80,19 @@ impl Study for Kill {
         let mut progress = Progress::new(self.name(), 4 * kills / BATCH);
         let mut report = Report::new(self, options);
         let mut tallies = Vec::new();
+        let mut guests = BTreeMap::new();
         for (reserved, busy) in [(true, false), (true, true), (false, false), (false, true)] {
             let case = Case {
                 reserved,
                 busy,
                 profile: &profile,
             };
-            let tally = case.run(kills, options, directory.path(), &mut progress)?;
-            report.rows.push(tally.row(&case));
+            let tally = case.run(kills, options, &mut guests, directory.path(), &mut progress)?;
+            report.rows.push(tally.row(case.name()));
             tallies.push((case.name(), tally));
         }
+        let of_guests = guests.iter().map(|(name, tally)| tally.row(name));
+        report.rows.extend(of_guests);
         let sum =
             |of: fn(&Tally) -> u64| tallies.iter().map(|(_, tally)| of(tally)).sum::<u64>() as f64;
         let all = sum(|tally| tally.kills);
@@ -114,7 +118,8 @@ impl Study for Kill {
         ];
         report.notes.push(format!(
             "seed {SEED:#x}; one kill at a time; reserved: {RESERVED}; busy: a spinning guest with \
-             {NEIGHBOUR} and one in the background; wall time, with whatever the host does meanwhile"
+             {NEIGHBOUR} and one in the background; wall time, with whatever the host does meanwhile; \
+             a row for each guest, of all cases together"
         ));
         report.figure = figure(&tallies);
         Ok(report)
@@ -142,6 +147,7 @@ impl Case<'_> {
         &self,
         kills: u64,
         options: &Options,
+        of_guests: &mut BTreeMap<String, Tally>,
         directory: &Path,
         progress: &mut Progress,
     ) -> Result<Tally> {
@@ -191,15 +197,27 @@ impl Case<'_> {
             let taken_before = Taken::so_far();
             thread::sleep(after);
             tenant.kill();
-            match tenant.wait_for(LOST)? {
-                None => {
-                    tally.lost += 1;
-                    tracing::warn!(name, "a kill was lost");
-                }
-                Some(ended) => tally.judge(&name, &ended, bound, || Circumstances {
-                    step: exceeded(&cell) > before,
-                    taken: Taken::so_far() - taken_before,
-                }),
+            let ended = tenant.wait_for(LOST)?;
+            let circumstances = Circumstances {
+                step: exceeded(&cell) > before,
+                taken: Taken::so_far() - taken_before,
+            };
+            tally.judge(ended.as_ref(), bound, &circumstances);
+            let of_guest = of_guests.entry(name.clone()).or_default();
+            let late = of_guest.late;
+            of_guest.judge(ended.as_ref(), bound, &circumstances);
+            match ended {
+                None => tracing::warn!(name, "a kill was lost"),
+                Some(ended) if of_guest.late > late => tracing::warn!(
+                    name,
+                    returned = ended.reclaimed.returned.wall_ns,
+                    bound,
+                    circumstances.step,
+                    circumstances.taken.stolen_ns,
+                    circumstances.taken.waited_ns,
+                    "later than its bound"
+                ),
+                Some(_) => {}
             }
             if tally.kills % BATCH == 0 {
                 progress.step();
@@ -346,7 +364,7 @@ struct Circumstances {
     taken: Taken,
 }
 
-/// The results for the kills of one case.
+/// The results for the kills of one case, or of one guest.
 #[derive(Default)]
 struct Tally {
     kills: u64,
@@ -366,13 +384,12 @@ struct Tally {
 }
 
 impl Tally {
-    fn judge(
-        &mut self,
-        name: &str,
-        ended: &Ended,
-        bound: u64,
-        look: impl FnOnce() -> Circumstances,
-    ) {
+    /// Counts a kill, whose tenant has not `ended` if it had no effect.
+    fn judge(&mut self, ended: Option<&Ended>, bound: u64, circumstances: &Circumstances) {
+        let Some(ended) = ended else {
+            self.lost += 1;
+            return;
+        };
         self.kills += 1;
         if ended.exit != Exit::Killed {
             // Its end was asked for by itself; the clock has started then.
@@ -382,19 +399,9 @@ impl Tally {
         let returned = reclaimed.returned.wall_ns;
         if returned > bound {
             self.late += 1;
-            let Circumstances { step, taken } = look();
-            let host = taken.explains(returned - bound);
+            let host = circumstances.taken.explains(returned - bound);
             self.by_host += u64::from(host);
-            self.unexplained += u64::from(!step && !host);
-            tracing::warn!(
-                name,
-                returned,
-                bound,
-                step,
-                taken.stolen_ns,
-                taken.waited_ns,
-                "later than its bound"
-            );
+            self.unexplained += u64::from(!circumstances.step && !host);
         }
         self.effect_ns.record(reclaimed.effect_ns);
         self.reusable_ns.record(reclaimed.reusable.wall_ns);
@@ -404,9 +411,10 @@ impl Tally {
             .record(returned.saturating_mul(1000) / bound.max(1));
     }
 
-    fn row(&self, case: &Case<'_>) -> Row {
+    /// The row of a case, or of a guest in all of them.
+    fn row(&self, of: &str) -> Row {
         row([
-            ("case", case.name().into()),
+            ("case", of.into()),
             ("kills", self.kills.into()),
             ("ended_first", self.ended_first.into()),
             ("lost", self.lost.into()),
