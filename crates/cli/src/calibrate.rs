@@ -281,7 +281,7 @@ fn steps_text(profile: &Profile) -> String {
         // Writing to a string cannot fail.
         let _ = write!(
             text,
-            "\nThe step {title} takes {p99}: MORE than the {ceiling} that it may."
+            "\nThe step {title} takes {p99}: MORE than {ceiling}. Tenants that can reach it are admitted with so long a step."
         );
     }
     text

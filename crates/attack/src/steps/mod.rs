@@ -108,13 +108,24 @@ fn run_all(
             let program = cell
                 .compile(&measured.bytes)
                 .with_context(|| measured.name.clone())?;
-            for _ in 0..measured.runs {
-                match run(&cell, &program, &store, &measured) {
-                    Ok(timed) => seen.add(timed),
-                    Err(error) => failed.push(format!("{}: {error:#}", measured.name)),
+            let mut measure = || {
+                let mut all = Vec::new();
+                for _ in 0..measured.runs {
+                    match run(&cell, &program, &store, &measured) {
+                        Ok(timed) => all.extend(timed),
+                        Err(error) => failed.push(format!("{}: {error:#}", measured.name)),
+                    }
+                }
+                all.extend(cell.take_step_samples());
+                all
+            };
+            let mut samples = measure();
+            for _ in 0..AGAIN {
+                if samples.iter().any(is_long) && began.elapsed() < time {
+                    samples = shorter(samples, measure());
                 }
             }
-            seen.add(cell.take_step_samples());
+            seen.add(samples);
         }
     }
     progress("requests that are answered");
@@ -124,6 +135,28 @@ fn run_all(
         seen.add(samples);
     }
     Ok((seen.times(), failed))
+}
+
+/// How often a program with steps above the ceiling is run again. Of fewer than 100 steps the longest counts, and one
+/// interrupt of the host would raise its row on every cell; if they do take so long, the cells raise it.
+const AGAIN: u32 = 2;
+
+fn is_long(samples: &StepSamples) -> bool {
+    let time = StepTime::of(samples.ns.clone());
+    samples.ns.len() >= FEWEST && time.is_some_and(|time| time.exceeds())
+}
+
+/// Of two measurements of each row by one program, that with the lower 99th percentile.
+fn shorter(first: Vec<StepSamples>, mut again: Vec<StepSamples>) -> Vec<StepSamples> {
+    let p99 = |samples: &StepSamples| StepTime::of(samples.ns.clone()).map(|time| time.p99_ns);
+    let of_row = first.into_iter().map(|first| {
+        let same = again.iter().position(|again| again.row == first.row);
+        match same.map(|at| again.swap_remove(at)) {
+            Some(again) if again.ns.len() >= FEWEST && p99(&again) < p99(&first) => again,
+            _ => first,
+        }
+    });
+    of_row.collect()
 }
 
 /// Programs that hold much, or that no recipe can express.
@@ -367,11 +400,36 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use super::run_all;
+    use super::{StepSamples, is_long, run_all, shorter};
     use crate::offer::Offers;
     use leasehold_cell::calibrate::Effort;
     use leasehold_cell::steps::{Longest, RowId};
     use std::time::Duration;
+
+    #[test]
+    fn of_steps_that_were_disturbed_once_those_count_that_were_not() {
+        let row = |name| RowId::find("wasi:io/poll", name).expect("a row");
+        let samples = |name, longest| StepSamples {
+            row: row(name),
+            ns: [vec![40_000; 50], vec![longest]].concat(),
+        };
+        let disturbed = vec![
+            samples("poll", 400_000),
+            samples("[method]pollable.ready", 50_000),
+        ];
+        assert_eq!(
+            disturbed.iter().map(is_long).collect::<Vec<_>>(),
+            [true, false]
+        );
+        let again = vec![
+            samples("[method]pollable.ready", 90_000),
+            samples("poll", 45_000),
+        ];
+        let longest = |samples: StepSamples| (samples.row, samples.ns.iter().copied().max());
+        let kept: Vec<_> = shorter(disturbed, again).into_iter().map(longest).collect();
+        let ready = row("[method]pollable.ready");
+        assert_eq!(kept, [(row("poll"), Some(45_000)), (ready, Some(50_000))]);
+    }
 
     #[test]
     fn everything_that_a_program_can_import_has_a_row() {

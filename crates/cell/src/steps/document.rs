@@ -15,8 +15,8 @@ the guest to where it goes back, the canonical ABI included and the guest's own 
 is longer than its row, and than what the host itself adds, is counted (`Cell::steps`). `leasehold calibrate`
 [measures](reference/profile.md#host-steps) the rows at their caps: where the column says *measured*, a step may
 take what the profile has, and the ceiling without one; *as* another row, if both are counted under that one;
-*ceiling*, if the row is not measured. No bound is above the ceiling. The longest
-row that a program reaches is its tenant's longest step in the admission test.
+*ceiling*, if the row is not measured. A bound is above the ceiling only where 99 of 100 steps took no less
+when they were measured. The longest row that a program reaches is its tenant's longest step in the admission test.
 ";
 
 /// The page.
