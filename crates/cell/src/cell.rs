@@ -5,6 +5,7 @@
 
 use crate::calls::{self, Call, CallError, ExportedFunction, PendingCall};
 use crate::clock::monotonic_ns;
+use crate::code_space::CodeSpace;
 use crate::command::{Command, Connect, StartRequest};
 use crate::config::CellConfig;
 use crate::control_share::{ControlKind, ControlUse};
@@ -60,6 +61,7 @@ pub struct Cell {
     thread: Option<JoinHandle<()>>,
     next_key: AtomicU64,
     code_cache: Option<Arc<CodeCache>>,
+    code: Arc<CodeSpace>,
     realtime: Realtime,
     own_core: Option<usize>,
     /// The reservations that are promised; `None` without an admission test.
@@ -195,6 +197,7 @@ impl Cell {
             thread: Some(thread),
             next_key: AtomicU64::new(1),
             code_cache: config.code_cache,
+            code: CodeSpace::new(config.code),
             realtime,
             own_core,
             promises,
@@ -238,7 +241,7 @@ impl Cell {
     pub fn load(&self, path: &Path) -> Result<Arc<Program>, ProgramError> {
         let cache = self.code_cache.as_deref();
         let parts = self.engine_of_class(StackClass::SMALLEST)?;
-        prepare(Program::load(&parts.engine, path, cache)?, parts)
+        self.house(Program::load(&parts.engine, path, cache)?, parts, u64::MAX)
     }
 
     /// As [`Cell::load`], for a tenant with this lease: the initial contents of its memory are
@@ -252,7 +255,7 @@ impl Cell {
         let parts = self.engine_for(lease)?;
         let purpose = Purpose::under(lease, Entry::Command);
         let program = Program::load_for(purpose, &parts.engine, path, cache)?;
-        prepare(program, parts)
+        self.house(program, parts, lease.memory.code.get())
     }
 
     /// As [`Cell::compile`], for a tenant with this lease.
@@ -263,7 +266,7 @@ impl Cell {
         let parts = self.engine_for(lease)?;
         let purpose = Purpose::under(lease, Entry::Command);
         let program = Program::from_bytes_for(purpose, &parts.engine, bytes)?;
-        prepare(program, parts)
+        self.house(program, parts, lease.memory.code.get())
     }
 
     /// As [`Cell::load_for`], a program whose exported functions are [called](TenantHandle::call), instead of one
@@ -276,7 +279,7 @@ impl Cell {
         let parts = self.engine_for(lease)?;
         let purpose = Purpose::under(lease, Entry::Exports);
         let program = Program::load_for(purpose, &parts.engine, path, cache)?;
-        prepare(program, parts)
+        self.house(program, parts, lease.memory.code.get())
     }
 
     /// As [`Cell::load_exports`], from memory.
@@ -291,7 +294,7 @@ impl Cell {
         let parts = self.engine_for(lease)?;
         let purpose = Purpose::under(lease, Entry::Exports);
         let program = Program::from_bytes_for(purpose, &parts.engine, bytes)?;
-        prepare(program, parts)
+        self.house(program, parts, lease.memory.code.get())
     }
 
     /// As [`Cell::load_for`], a component that answers HTTP requests: it exports
@@ -304,7 +307,7 @@ impl Cell {
         let parts = self.engine_for(lease)?;
         let purpose = Purpose::under(lease, Entry::Handler);
         let program = Program::load_for(purpose, &parts.engine, path, cache)?;
-        prepare(program, parts)
+        self.house(program, parts, lease.memory.code.get())
     }
 
     /// As [`Cell::load_handler`], from memory.
@@ -319,7 +322,19 @@ impl Cell {
         let parts = self.engine_for(lease)?;
         let purpose = Purpose::under(lease, Entry::Handler);
         let program = Program::from_bytes_for(purpose, &parts.engine, bytes)?;
-        prepare(program, parts)
+        self.house(program, parts, lease.memory.code.get())
+    }
+
+    /// A program that was compiled by an engine, with its imports resolved, and its memory taken from what the cell has
+    /// for programs: no more of it than `allowed`, bytes.
+    fn house(
+        &self,
+        program: Program,
+        parts: &EngineParts,
+        allowed: u64,
+    ) -> Result<Arc<Program>, ProgramError> {
+        let program = program.prepare(&parts.linkers)?;
+        program.housed(&self.code, allowed).map(Arc::new)
     }
 
     /// The engine of a program that this cell loaded.
@@ -347,7 +362,7 @@ impl Cell {
     /// Any [`ProgramError`].
     pub fn compile(&self, bytes: &[u8]) -> Result<Arc<Program>, ProgramError> {
         let parts = self.engine_of_class(StackClass::SMALLEST)?;
-        prepare(Program::from_bytes(&parts.engine, bytes)?, parts)
+        self.house(Program::from_bytes(&parts.engine, bytes)?, parts, u64::MAX)
     }
 
     /// Starts a tenant, and waits until that has succeeded ([`Cell::begin`]).
@@ -681,11 +696,6 @@ fn check_paging(request: &StartRequest) -> Result<(), StartError> {
         return Ok(());
     }
     request.surroundings.check_paged(lease)
-}
-
-/// A program that was compiled by an engine, with its imports resolved.
-fn prepare(program: Program, parts: &EngineParts) -> Result<Arc<Program>, ProgramError> {
-    program.prepare(&parts.linkers).map(Arc::new)
 }
 
 /// Checks that a program which answers requests gets some, and no other does.

@@ -57,6 +57,9 @@ pub struct CellConfig {
     /// stack for it, in a step of up to 2 ms that no tenant is charged for. Only a cell without
     /// isolation requirements among its tenants sets this.
     pub backtraces: bool,
+    /// Most bytes of the host's memory that programs take together: machine code, and initial memory that instances
+    /// are shown. `None`: a quarter of it. More programs are refused when they are loaded.
+    pub code: Option<u64>,
     /// Where compiled programs are kept between runs; `None` compiles every time.
     pub code_cache: Option<Arc<CodeCache>>,
 }
@@ -81,6 +84,7 @@ impl CellConfig {
             memory: None,
             sample_steps: false,
             backtraces: false,
+            code: None,
             code_cache: None,
         }
     }

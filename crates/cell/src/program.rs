@@ -6,6 +6,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
 use leasehold_lease::Lease;
 use leasehold_slots::stack_class::StackClass;
@@ -13,13 +14,14 @@ use leasehold_wasm::artifact::CodeCache;
 pub use leasehold_wasm::code::{Code, Entry, Form, Purpose};
 use leasehold_wasm::compiled::{Compiled, with_outline};
 pub use leasehold_wasm::error::ProgramError;
-use leasehold_wasm::image::Image;
+use leasehold_wasm::image::{Image, PAGE};
 use leasehold_wasm::inventory::Inventory;
 pub use leasehold_wasm::limits::{MAX_DATA_BYTES, MAX_INSTANCES, MAX_PROGRAM_BYTES};
 use leasehold_wasm::load_limits::LoadSize;
 use wasmparser::Parser;
 use wasmtime::Engine;
 
+use crate::code_space::{CodeRoom, CodeSpace};
 use crate::linkers::{Linkers, Prepared};
 use crate::outline::Outline;
 use crate::steps::{Missing, Reach};
@@ -43,6 +45,8 @@ pub struct Program {
     image: Option<Image>,
     /// With its imports resolved, by the cell that it was loaded for.
     prepared: Option<Prepared>,
+    /// What it takes of that cell's room for programs.
+    _room: Option<Arc<CodeRoom>>,
 }
 
 impl fmt::Debug for Program {
@@ -178,7 +182,22 @@ impl Program {
             reach,
             image,
             prepared: None,
+            _room: None,
         }
+    }
+
+    /// The same, which holds its part of a cell's room for programs.
+    ///
+    /// # Errors
+    /// When it takes more than the lease `allows`, in bytes, or than there is.
+    pub(crate) fn housed(self, space: &Arc<CodeSpace>, allows: u64) -> Result<Self, ProgramError> {
+        let image = self.image.as_ref();
+        let shown = image.map_or(0, |image| u64::from(image.pages()) * PAGE as u64);
+        let room = space.take(self.code.bytes() + shown, allows)?;
+        Ok(Self {
+            _room: Some(Arc::new(room)),
+            ..self
+        })
     }
 
     /// The same, run in one of the ways.

@@ -1,13 +1,15 @@
 //! Which files are accepted as programs, and the one clear error for each other file.
 
 use std::path::Path;
+use std::time::Duration;
 
 use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::program::{Code, Program, ProgramError};
 use leasehold_cell::steps::CEILING_NS;
-use leasehold_lease::Lease;
+use leasehold_cell::{Cell, CellConfig, StartRequest, Surroundings};
+use leasehold_lease::{ByteSize, Lease, Memory};
 use wasmtime::Engine;
 
 fn engine() -> Engine {
@@ -41,6 +43,56 @@ fn a_command_module_is_loaded_and_counted() {
     assert_eq!((inventory.memories, inventory.memory_bytes), (1, 3 * 65536));
     assert_eq!((inventory.tables, inventory.table_elements), (1, 7));
     assert_eq!(inventory.data_bytes, 5);
+}
+
+#[test]
+fn a_cell_holds_no_more_programs_than_it_has_room_for_and_each_no_more_than_its_lease_grants() {
+    const TEXT: &[u8] = br#"(module (func (export "_start") (loop $l (br $l))))"#;
+    let program = Program::from_bytes(&engine(), TEXT).expect("valid");
+    let bytes = program.code().bytes();
+    assert!((4096..1 << 20).contains(&bytes), "{bytes}");
+    let mut config = CellConfig::new(Profile::free());
+    config.code = Some(2 * bytes);
+    let cell = Cell::start(config).expect("a cell");
+    let lease = Lease::default();
+    let first = cell.compile_for(TEXT, &lease).expect("room");
+    let second = cell.compile(TEXT).expect("room");
+    let refused = cell.compile_for(TEXT, &lease).expect_err("no room");
+    let message = format!("of the {} that the programs of the cell", 2 * bytes);
+    assert!(refused.to_string().contains(&message), "{refused}");
+    // A tenant keeps its program, whoever else has given it up.
+    let request = StartRequest {
+        program: second,
+        lease,
+        surroundings: Surroundings::default(),
+    };
+    let tenant = cell.start_tenant(request).expect("started");
+    assert!(cell.compile(TEXT).is_err());
+    drop(first);
+    let kept = cell.compile(TEXT).expect("room again");
+    tenant.kill();
+    tenant.wait().expect("ends");
+    // The cell gives the program up after what the tenant had.
+    let returned = (0..1000).any(|_| {
+        std::thread::sleep(Duration::from_millis(1));
+        cell.compile(TEXT).is_ok()
+    });
+    assert!(returned, "that of the tenant");
+    let small = Lease {
+        memory: Memory {
+            code: ByteSize::new(bytes / 2).expect("in range"),
+            ..lease.memory
+        },
+        ..lease
+    };
+    let refused = cell
+        .compile_exports(TEXT, &small)
+        .expect_err("more than granted");
+    assert!(
+        matches!(refused, ProgramError::CodeTooLarge { .. }),
+        "{refused}"
+    );
+    drop(kept);
 }
 
 #[test]

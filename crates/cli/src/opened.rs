@@ -152,6 +152,7 @@ impl CellOptions {
         config.cpu = self.core;
         config.order = leases::order(file.order);
         config.memory = leases::held_memory(&file.tenants, file.memory);
+        config.code = file.code.map(|code| code.get());
         config.realtime = true;
         config.admission = !self.unadmitted;
         config.ends = admitted.ends.reservation.or(config.ends);

@@ -85,6 +85,10 @@ pub(crate) struct Arguments {
     #[arg(long, value_name = "SIZE")]
     host_memory: Option<ByteSize>,
 
+    /// Limit on the program's machine code and initial memory [default: 512MiB].
+    #[arg(long, value_name = "SIZE")]
+    code_memory: Option<ByteSize>,
+
     /// Stack of each program that it runs, 512KiB to 64MiB [default: 512KiB].
     #[arg(long, value_name = "SIZE", value_parser = LeaseFlags::stack)]
     stack: Option<ByteSize>,
@@ -410,6 +414,7 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
         paging: arguments.paging.as_ref().map(|flag| flag.paging),
         table_elements: arguments.table_elements,
         host_memory: arguments.host_memory,
+        code_memory: arguments.code_memory,
         stack: arguments.stack,
         open_files: arguments.open_files,
         disk_bytes: arguments.disk_bytes,

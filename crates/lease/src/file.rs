@@ -30,7 +30,7 @@ use crate::workload::{Workload, WorkloadValues};
 
 const FILE_KEYS: &str = "tenant, listener, cell, simulate";
 const TENANT_FILE_KEYS: &str = "tenant";
-const CELL_KEYS: &str = "order, memory";
+const CELL_KEYS: &str = "order, memory, code";
 const TENANT_KEYS: &str = "component, args, env, config, dirs, data, keyvalue, outgoing, reclaim, memory, cpu, files, disk, http, restart";
 const DIRECTORY_KEYS: &str = "host, guest, write";
 const DATA_KEYS: &str = "name, file";
@@ -67,6 +67,8 @@ pub struct LeaseFile {
     /// What the cell holds of the host's memory for all of them. `None`: what their reservations
     /// come to.
     pub memory: Option<ByteSize>,
+    /// The limit on what their programs take of the host's memory together. `None`: the cell's.
+    pub code: Option<ByteSize>,
     /// What tenants do when they are simulated, by name; all of them are tenants of this file. A
     /// cell ignores it.
     pub workloads: BTreeMap<String, Workload>,
@@ -208,6 +210,7 @@ impl LeaseFile {
             listeners,
             order: cell.order,
             memory: cell.memory,
+            code: cell.code,
             workloads,
         })
     }
@@ -252,6 +255,7 @@ fn tables(count: usize) -> String {
 struct CellTable {
     order: Order,
     memory: Option<ByteSize>,
+    code: Option<ByteSize>,
 }
 
 fn parse_cell(node: &Node<'_>) -> Result<CellTable, LeaseError> {
@@ -260,6 +264,7 @@ fn parse_cell(node: &Node<'_>) -> Result<CellTable, LeaseError> {
         match entry.name() {
             "order" => cell.order = entry.keyword(Order::ALLOWED, Order::named)?,
             "memory" => cell.memory = Some(entry.quantity()?),
+            "code" => cell.code = Some(entry.quantity()?),
             _ => return Err(entry.unknown(CELL_KEYS)),
         }
     }
@@ -490,6 +495,7 @@ fn parse_memory(
             "reserve" => values.reserve = Some(entry.quantity()?),
             "limit" => values.limit = Some(entry.quantity()?),
             "host" => values.host = Some(entry.quantity()?),
+            "code" => values.code = Some(entry.quantity()?),
             "stack" => values.stack = Some(entry.quantity()?),
             "kind" => {
                 values.kind = Some(entry.keyword(MemoryKind::ALLOWED, MemoryKind::named)?);

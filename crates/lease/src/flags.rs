@@ -34,6 +34,8 @@ pub struct LeaseFlags {
     pub table_elements: Option<u64>,
     /// Replaces `memory.host`.
     pub host_memory: Option<ByteSize>,
+    /// Replaces `memory.code`.
+    pub code_memory: Option<ByteSize>,
     /// Replaces `memory.stack`; parse it with [`LeaseFlags::stack`].
     pub stack: Option<ByteSize>,
     /// Replaces `files.open`; parse it with [`Files::open`](crate::Files::open).
@@ -57,6 +59,7 @@ impl LeaseFlags {
         lease.memory.paging = self.paging.or(base.memory.paging);
         lease.memory.table_elements = self.table_elements.unwrap_or(base.memory.table_elements);
         lease.memory.host = self.host_memory.or(base.memory.host);
+        lease.memory.code = self.code_memory.unwrap_or(base.memory.code);
         lease.memory.stack = self.stack.unwrap_or(base.memory.stack);
         lease.cpu = self.cpu.or(base.cpu);
         lease.files.open = self.open_files.unwrap_or(base.files.open);

@@ -23,6 +23,8 @@ pub struct Memory {
     /// The limit on the host's memory that the tenant may take besides: stacks, instances, calls in
     /// flight, handles. `None`: [`Memory::host_limit`] follows from the reservation.
     pub host: Option<ByteSize>,
+    /// The limit on the machine code of the tenant's program, and on initial memory that instances are shown.
+    pub code: ByteSize,
     /// The stack of each program that the tenant runs, which a call beyond it traps;
     /// [`Memory::MIN_STACK`] to [`Memory::MAX_STACK`].
     pub stack: ByteSize,
@@ -47,7 +49,7 @@ impl Memory {
     const MIN_HOST: ByteSize = ByteSize::new(128 << 20).expect("128 MiB is in range");
 
     pub(crate) const KEYS: &'static str =
-        "reserve, limit, kind, shared, swap, mappings, table_elements, host, stack";
+        "reserve, limit, kind, shared, swap, mappings, table_elements, host, code, stack";
     pub(crate) const STACK_ALLOWED: &'static str = "a size from 512KiB to 64MiB";
     pub(crate) const SWAP_ALLOWED: &'static str =
         "\"none\", or the path of a file that pages are written to";
@@ -78,11 +80,13 @@ impl Memory {
 impl Default for Memory {
     fn default() -> Self {
         const RESERVE: ByteSize = ByteSize::new(1 << 30).expect("1 GiB is in range");
+        const CODE: ByteSize = ByteSize::new(512 << 20).expect("512 MiB is in range");
         Self {
             reserve: RESERVE,
             paging: None,
             table_elements: 1_000_000,
             host: None,
+            code: CODE,
             stack: Self::MIN_STACK,
         }
     }
@@ -280,6 +284,7 @@ pub(crate) struct MemoryValues {
     pub(crate) mappings: Option<u32>,
     pub(crate) table_elements: Option<u64>,
     pub(crate) host: Option<ByteSize>,
+    pub(crate) code: Option<ByteSize>,
     pub(crate) stack: Option<ByteSize>,
 }
 
@@ -343,6 +348,7 @@ impl MemoryValues {
             }),
             table_elements: self.table_elements.unwrap_or(defaults.table_elements),
             host: self.host,
+            code: self.code.unwrap_or(defaults.code),
             stack,
         };
         Ok((memory, self.swap))

@@ -36,7 +36,7 @@ dirs = [
     { host = "/srv", guest = "/srv" },
 ]
 reclaim = { budget = "500us", call_bytes = "1MiB" }
-memory = { reserve = "16MiB", table_elements = 100_000, host = "32MiB", stack = "3MiB" }
+memory = { reserve = "16MiB", table_elements = 100_000, host = "32MiB", code = "1GiB", stack = "3MiB" }
 cpu = { budget = "2ms", period = "10ms", priority = 10, nonpreemptive = "200us", policy = "deferrable", replenishments = 4, slice = "100us" }
 files = { open = 20 }
 disk = { bytes = "8MiB", files = 30 }
@@ -103,6 +103,7 @@ disk = { bytes = "8MiB", files = 30 }
                 paging: None,
                 table_elements: 100_000,
                 host: Some(size(32 << 20)),
+                code: size(1 << 30),
                 stack: size(3 << 20),
             },
             cpu: Some(
@@ -300,6 +301,7 @@ fn the_lease_without_flags_is_50_ms_and_1_gib() {
             paging: None,
             table_elements: 1_000_000,
             host: None,
+            code: size(512 << 20),
             stack: size(512 << 10),
         }
     );
@@ -322,6 +324,7 @@ fn a_flag_replaces_its_value_and_no_other() {
             }),
             table_elements: 4,
             host: None,
+            code: size(512 << 20),
             stack: size(1 << 20),
         },
         cpu: Some(cpu(1_000, 10_000)),
@@ -428,6 +431,17 @@ fn a_flag_replaces_its_value_and_no_other() {
     );
 
     let mut expected = base;
+    expected.memory.code = size(1 << 20);
+    assert_eq!(
+        LeaseFlags {
+            code_memory: Some(size(1 << 20)),
+            ..none
+        }
+        .over(base),
+        expected
+    );
+
+    let mut expected = base;
     expected.memory.stack = size(2 << 20);
     assert_eq!(
         LeaseFlags {
@@ -455,6 +469,7 @@ fn a_tenant_that_pages_states_its_limit_and_the_file_of_the_cell() {
     let text = r#"
 [cell]
 memory = "2GiB"
+code = "3GiB"
 [tenant.a]
 component = "a"
 reclaim.budget = "1ms"
@@ -490,6 +505,10 @@ memory = { reserve = "2MiB", limit = "2MiB", swap = "none", kind = "hard" }
         "nothing lies beyond its reservation"
     );
     assert_eq!(memory("c").limit(), size(2 << 20));
+    assert_eq!(
+        (file.memory, file.code),
+        (Some(size(2 << 30)), Some(size(3 << 30)))
+    );
     let data = &file.tenant("a").expect("a tenant").data;
     let sets: Vec<_> = data.iter().map(|set| (&*set.name, &*set.file)).collect();
     let expected = [("weights", "/etc/w.bin"), ("words", "/usr/words")];

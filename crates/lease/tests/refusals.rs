@@ -115,12 +115,12 @@ fn a_key_that_nothing_acts_on_is_refused_with_the_keys_that_are() {
         (
             &sound_tenant_with("memory = { reserve = \"1GiB\", size = \"2GiB\" }"),
             "4:30: tenant.a.memory.size: found an unknown key; allowed: reserve, limit, kind, \
-             shared, swap, mappings, table_elements, host, stack",
+             shared, swap, mappings, table_elements, host, code, stack",
         ),
         (
             &sound_tenant_with("memory.pages = \"1GiB\""),
             "4:8: tenant.a.memory.pages: found an unknown key; allowed: reserve, limit, kind, \
-             shared, swap, mappings, table_elements, host, stack",
+             shared, swap, mappings, table_elements, host, code, stack",
         ),
         (
             &tenant_with("reclaim = { budgte = \"1ms\" }"),
@@ -137,7 +137,7 @@ fn a_key_that_nothing_acts_on_is_refused_with_the_keys_that_are() {
         ),
         (
             "[cell]\ncores = 2",
-            "2:1: cell.cores: found an unknown key; allowed: order, memory",
+            "2:1: cell.cores: found an unknown key; allowed: order, memory, code",
         ),
         (
             &tenant_with("\"a\\nb\\u001b\" = 1"),

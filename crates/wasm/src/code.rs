@@ -36,6 +36,15 @@ impl Code {
             Code::Component(component) => component.engine(),
         }
     }
+
+    /// Bytes of memory that it takes: machine code, and what the engine knows of it.
+    pub fn bytes(&self) -> u64 {
+        let range = match self {
+            Code::Module(module) => module.image_range(),
+            Code::Component(component) => component.image_range(),
+        };
+        (range.end.addr() - range.start.addr()) as u64
+    }
 }
 
 /// Where the initial contents of a program's memory are.

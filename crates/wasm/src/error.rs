@@ -104,6 +104,29 @@ pub enum ProgramError {
         /// How many there may be.
         most: u64,
     },
+    /// More machine code and initial memory than the lease allows.
+    #[error(
+        "takes {bytes} bytes for its machine code and initial memory; allowed: at most {allowed} (memory.code)"
+    )]
+    CodeTooLarge {
+        /// How many.
+        bytes: u64,
+        /// How many there may be.
+        allowed: u64,
+    },
+    /// More machine code and initial memory than there is room for in the cell.
+    #[error(
+        "takes {bytes} bytes for its machine code and initial memory; left: {left} of the {most} that the programs of \
+         the cell may take (cell.code)"
+    )]
+    NoCodeSpace {
+        /// How many.
+        bytes: u64,
+        /// How many there are.
+        left: u64,
+        /// How many all programs may take.
+        most: u64,
+    },
     /// Instantiates something that the program does not contain.
     #[error("instantiates a module or component that it does not contain")]
     Opaque,
