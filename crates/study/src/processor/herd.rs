@@ -77,7 +77,7 @@ const QUICK: Scale = Scale {
     periods: 11,
     cell: CellScale {
         attackers: &[1, 16, 64, 256],
-        rounds: 2,
+        rounds: 1,
         wakeups: 25,
     },
 };

@@ -78,7 +78,7 @@ const QUICK: Scale = Scale {
     rounds: 1,
     cell: CellScale {
         attackers: &[1, 16, 64],
-        rounds: 2,
+        rounds: 1,
         jobs: 3,
         judged_jobs: 3,
     },

@@ -68,7 +68,7 @@ const QUICK: Scale = Scale {
     cell: CellScale {
         budget: 30 * MS,
         policies: &[Policy::Sporadic],
-        rounds: 4,
+        rounds: 2,
         judged_plays: 2,
     },
 };
