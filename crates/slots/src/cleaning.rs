@@ -23,7 +23,16 @@ pub(crate) struct Dirty {
     /// Where pages of a file are shown, if they are in the range. It is mapped anew then, block by block, and not only made
     /// inaccessible: what is left and right of a file has no pages in common, and would never be one mapping again.
     shown: Option<Range<usize>>,
+    /// So many pages have memory at the most, those aside that a fault finds in a file; `None` if that is not known.
+    touched: Option<usize>,
 }
+
+/// Bytes that are mapped anew in one step if hardly any page of them has memory: each of their page tables, which may be
+/// there, costs about as much as a few pages.
+const HIDDEN_AT_ONCE: usize = 16 * BLOCK;
+
+/// So many of these pages have memory at the most: 50 µs, where giving a page back takes 0.4.
+const HIDDEN_PAGES: usize = 128;
 
 impl Dirty {
     /// Memory that stays accessible when it is clean, and of which the last `kept` bytes are overwritten.
@@ -36,6 +45,7 @@ impl Dirty {
             clear,
             forbidden: None,
             shown: None,
+            touched: None,
         }
     }
 
@@ -49,6 +59,7 @@ impl Dirty {
             clear,
             forbidden: Some(end),
             shown: None,
+            touched: None,
         }
     }
 
@@ -61,6 +72,11 @@ impl Dirty {
             shown: Some(shown),
             ..Self::leaving(taken, 0)
         }
+    }
+
+    /// The same, of which so many pages have got memory at the most.
+    pub(crate) fn with_touched(self, touched: Option<usize>) -> Dirty {
+        Dirty { touched, ..self }
     }
 
     /// Where its first byte is, before any step.
@@ -91,6 +107,17 @@ impl Dirty {
         }
         let end = self.discard.end;
         let block = (end - 1) / BLOCK * BLOCK;
+        if self.shown.is_some()
+            && let Some(forbidden) = self.forbidden
+            && self.touched_at_most(HIDDEN_PAGES)
+        {
+            let least = (block + BLOCK).saturating_sub(HIDDEN_AT_ONCE);
+            let start = least.max(self.discard.start);
+            reservation.hide(start, forbidden - start)?;
+            self.forbidden = Some(start);
+            self.discard.end = start;
+            return Ok(());
+        }
         let start = self.next(reservation, block.max(self.discard.start), most)?;
         if let Some(forbidden) = self.forbidden {
             // The last slice of a block covers the block again: its page table goes too.
@@ -110,9 +137,16 @@ impl Dirty {
         Ok(())
     }
 
+    fn touched_at_most(&self, pages: usize) -> bool {
+        self.touched.is_some_and(|touched| touched <= pages)
+    }
+
     /// Where the next pages to be given back begin: `least` or behind it. Whether a page of a file has a copy cannot be
     /// seen, so that each counts as if it had.
     fn next(&self, reservation: &AddressRange, least: usize, most: usize) -> io::Result<usize> {
+        if self.touched_at_most(most) {
+            return Ok(least);
+        }
         let end = self.discard.end;
         let least = match &self.shown {
             Some(shown) if (shown.start + 1..=shown.end).contains(&end) => {

@@ -175,6 +175,35 @@ fn a_step_unmaps_no_more_than_one_page_table_covers() {
 }
 
 #[test]
+fn a_memory_that_was_hardly_touched_is_clean_after_a_step_and_a_large_one_after_few() {
+    let pool = SlotPool::new(1, 0).expect("addresses");
+    let shown = contents(100, 1900, 1);
+    // Steps: one for what 16 page tables cover.
+    for (pages, steps) in [(2200, 1), (16 * 512, 1), (20 * 512, 2)] {
+        for shown in [Some(&shown), None] {
+            let mut memory = Memory::new(&pool, pages, shown);
+            for page in [0, 150, 1999, pages - 1] {
+                memory.page(page).fill(0xee);
+            }
+            let start = memory.made.as_ptr().addr();
+            drop(memory);
+            let mut taken = 0;
+            while pool.state().dirty_pages > 0 {
+                pool.clean_step(64);
+                taken += 1;
+            }
+            match shown {
+                Some(_) => assert_eq!(taken, steps, "{pages}"),
+                None => assert_eq!(taken, pages.div_ceil(512), "{pages}"),
+            }
+            assert_eq!(shown_bytes(start, 4 << 30), 0);
+            Memory::new(&pool, pages, None).check(None);
+            clean(&pool);
+        }
+    }
+}
+
+#[test]
 fn steps_of_any_size_clean_memories_of_any_kind() {
     let pool = SlotPool::new(3, 16 * PAGE).expect("addresses");
     let mut random = 7_u64;
