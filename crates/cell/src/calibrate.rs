@@ -22,10 +22,11 @@ use crate::cell::{Cell, TenantHandle};
 use crate::clock::thread_cpu_ns;
 use crate::command::StartRequest;
 use crate::config::CellConfig;
+use crate::control_share::ControlKind;
 use crate::engine_config::BACKTRACE_NS;
 use crate::exit::Exit;
 use crate::meter::Held;
-use crate::profile::{Costs, FACTOR, FORMAT, Host, Profile};
+use crate::profile::{Costs, FACTOR, FORMAT, Host, Profile, StepTime};
 use crate::program::Program;
 use crate::steps::caps::COPIED_REGION;
 use crate::surroundings::{Directory, Surroundings};
@@ -127,6 +128,9 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
     progress("interruptions by the host");
     let interruption = interruption::interruption(effort)?;
 
+    progress("kills");
+    let kill = bench.kills()?;
+
     progress("preemption");
     let preemption = preemption::preemption(effort, Mechanism::from_environment())?;
 
@@ -151,6 +155,7 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
         interruption: Some(interruption),
         preemption: Some(preemption),
         transfer,
+        kill,
     })
 }
 
@@ -170,6 +175,7 @@ pub fn check(
     let preemption = drift("preemption", (stored, &now), |profile| {
         Some(profile.preemption.as_ref()?.per_preemption_ns())
     });
+    let kill = drift("kill", (stored, &now), |profile| Some(profile.kill?.p99_ns));
     let list = |costs: &Costs| {
         let own = [
             ("tenant", costs.tenant),
@@ -198,7 +204,8 @@ pub fn check(
             // A nanosecond is below what can be told apart.
             holds: now_ps <= FACTOR * stored_ps + 1000,
         });
-    Ok(drifts.chain(interruption).chain(preemption).collect())
+    let others = [interruption, preemption, kill].into_iter().flatten();
+    Ok(drifts.chain(others).collect())
 }
 
 /// Compares a cost that is charged, or relied on, at its measured value with the stored one. It
@@ -301,6 +308,26 @@ impl Bench {
         Ok(ended.reclaimed.returned.cpu_ns)
     }
 
+    /// How long the cell takes to obey a kill of a guest that runs.
+    fn kills(&self) -> Result<Option<StepTime>> {
+        let spin = self.compile(SPIN)?;
+        let taken = || {
+            let uses = self.cell.control().into_iter();
+            uses.filter(|(kind, _)| *kind == ControlKind::Kill)
+                .map(|(_, uses)| uses.taken_ns)
+                .sum::<u64>()
+        };
+        let mut samples = Vec::new();
+        for _ in 0..4 * self.samples {
+            let tenant = self.start(&spin, &[])?;
+            let before = taken();
+            tenant.kill();
+            tenant.wait()?;
+            samples.push(taken() - before);
+        }
+        Ok(StepTime::of(samples))
+    }
+
     /// Median cost of one of the `units` that a tenant running `text` holds at its end, ps. Takes
     /// turns with an empty tenant, so that both see the same machine.
     fn per_unit(&self, text: &str, dirs: &[Directory], units: u64) -> Result<u64> {
@@ -315,6 +342,8 @@ impl Bench {
         Ok((difference * 1000).div_ceil(units))
     }
 }
+
+const SPIN: &str = r#"(module (func (export "_start") (loop $l (br $l))))"#;
 
 const EMPTY: &str = r#"(module (memory (export "memory") 0) (func (export "_start")))"#;
 

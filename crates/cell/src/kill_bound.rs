@@ -14,8 +14,9 @@
 //! * `P`: from the signal to the scheduler. *Calibrated*, at its 99th percentile.
 //! * `K(n) = (20·(n − 1) + 1) · k`: `n` kills are asked for at once, and each takes `k` at most.
 //!   Kills wait for kills only, and get a twentieth of the time while reservations are ready
-//!   ([`kills_within`]). The controller determines `n`. *Enforced* but for `k`, which is *assumed*
-//!   ([`KILL_NS`]) and checked: [`Cell::control`](crate::Cell::control) has the longest.
+//!   ([`kills_within`]). The controller determines `n`. *Enforced* but for `k`, which is *calibrated*
+//!   ([`Profile::kill_ns`](crate::profile::Profile::kill_ns)) and checked: [`Cell::control`](crate::Cell::control) has
+//!   the longest.
 //!
 //! Everything is returned after `E + S(C)`, where `S` is the longest time in which a reservation supplies
 //! `C` ([`reclaimed_within`](leasehold_reserve::admission::reclaimed_within)): the tenant's own, and its
@@ -26,9 +27,6 @@ use crate::control_share::kills_within;
 use leasehold_preempt::RETRY_NS;
 use leasehold_reserve::admission::{Overhead, Verdict, fits};
 use leasehold_reserve::{Contract, Order, Priority};
-
-/// The longest that the cell takes to obey one kill, ns; assumed.
-const KILL_NS: u64 = 50_000;
 
 /// Budgets and periods that are tried for the reservation for ends, ns: the largest share first.
 const ENDS_SHARES: [(u64, u64); 5] = [
@@ -99,6 +97,8 @@ pub struct KillDelay {
     pub preemption_ns: u64,
     /// Kills that are asked for at once, this one included.
     pub kills: u64,
+    /// How long the cell takes to obey one of them, ns.
+    pub kill_ns: u64,
 }
 
 impl KillDelay {
@@ -107,7 +107,7 @@ impl KillDelay {
         self.longest_step_ns
             .saturating_add(RETRY_NS)
             .saturating_add(self.preemption_ns)
-            .saturating_add(kills_within(self.kills, KILL_NS))
+            .saturating_add(kills_within(self.kills, self.kill_ns))
     }
 }
 
@@ -126,7 +126,7 @@ pub fn kill_bound(
 
 #[cfg(test)]
 mod tests {
-    use super::{KILL_NS, KillDelay, RETRY_NS, ends_contract, kill_bound, reservation_for_ends};
+    use super::{KillDelay, RETRY_NS, ends_contract, kill_bound, reservation_for_ends};
     use leasehold_reserve::admission::{Overhead, admit};
     use leasehold_reserve::{Contract, Order, Priority};
 
@@ -136,8 +136,9 @@ mod tests {
             longest_step_ns: 70_000,
             preemption_ns: 30_000,
             kills: 3,
+            kill_ns: 10_000,
         };
-        let effect = 70_000 + RETRY_NS + 30_000 + 41 * KILL_NS;
+        let effect = 70_000 + RETRY_NS + 30_000 + 41 * 10_000;
         assert_eq!(delay.effect_ns(), effect);
         let (order, ends) = (Order::EarliestDeadline, ends_contract());
         let report = admit(&[ends], order, Overhead::default());

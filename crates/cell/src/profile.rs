@@ -58,6 +58,9 @@ pub struct Profile {
     /// How long a fault waits for the disk; `None` if it was not measured.
     #[serde(default)]
     pub transfer: Option<TransferCosts>,
+    /// How long a cell takes to obey a kill; `None` if it was not measured.
+    #[serde(default)]
+    pub kill: Option<StepTime>,
     /// How long the steps of rows take at their caps, by the [titles](crate::steps::Row::title) of the
     /// rows. The step of a row that is not here may take as long as the [ceiling](CEILING_NS).
     #[serde(default)]
@@ -324,6 +327,7 @@ impl Profile {
             interruption: None,
             preemption: None,
             transfer: None,
+            kill: None,
             steps: BTreeMap::new(),
         }
     }
@@ -339,6 +343,12 @@ impl Profile {
     pub(crate) fn longest_fault_ns(&self) -> u64 {
         let transfer = self.transfer.as_ref();
         transfer.map_or(ASSUMED_FAULT_NS, TransferCosts::per_fault_ns)
+    }
+
+    /// How long the cell may take to obey a kill, ns: as a step that takes so long, or 50 µs if that was not measured.
+    pub fn kill_ns(&self) -> u64 {
+        const ASSUMED_NS: u64 = 50_000;
+        self.kill.map_or(ASSUMED_NS, |time| time.bound_ns())
     }
 
     /// How long a step of a row may be on this host, ns: as it was measured at the row's caps, or else

@@ -94,6 +94,13 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         if let Some(costs) = &measured.preemption {
             tell!("{}", preemption_text(costs));
         }
+        if let Some(kill) = &measured.kill {
+            tell!(
+                "The cell obeys a kill within {}, {FACTOR} × the 99th percentile of {}.",
+                nanos(measured.kill_ns()),
+                kill.samples
+            );
+        }
         tell!("{}", steps_text(&measured));
         if let Some(path) = path {
             tell!("Stored in {}", path.display());

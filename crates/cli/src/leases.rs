@@ -198,6 +198,7 @@ impl Ends {
                 .unwrap_or(0),
             preemption_ns: preemption.time().get(),
             kills: tenants.len() as u64,
+            kill_ns: steps.kill_ns(),
         };
         let mut all = claims.all();
         // It is one more that the others have to share the processor with.

@@ -79,6 +79,8 @@ pub(crate) struct HostSteps {
     /// Of each tenant, by its name.
     longest: HashMap<String, LongestStep>,
     fault: HostTime,
+    /// How long the cell takes to obey a kill, ns.
+    kill_ns: u64,
     /// Why traps cannot have a backtrace, if a tenant is in the way.
     no_backtraces: Option<String>,
 }
@@ -151,6 +153,7 @@ impl HostSteps {
         Self {
             longest,
             fault,
+            kill_ns: profile.kill_ns(),
             no_backtraces,
         }
     }
@@ -174,6 +177,11 @@ impl HostSteps {
     /// The longest step of one of the tenants.
     pub(crate) fn longest(&self, tenant: &TenantSpec) -> LongestStep {
         self.longest[&tenant.name]
+    }
+
+    /// How long the cell takes to obey a kill, ns.
+    pub(crate) const fn kill_ns(&self) -> u64 {
+        self.kill_ns
     }
 
     /// How long a fault takes.

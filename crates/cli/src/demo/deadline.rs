@@ -48,6 +48,7 @@ impl Deadlines {
                 longest_step_ns,
                 preemption_ns: preemption.time().get(),
                 kills: 1,
+                kill_ns: profile.kill_ns(),
             },
             ends: reservation_for_ends(&[background], longest_step_ns, ORDER, overhead),
             overhead,

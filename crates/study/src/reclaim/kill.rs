@@ -260,6 +260,7 @@ impl Case<'_> {
             longest_step_ns: step_ns,
             preemption_ns: overhead.per_preemption,
             kills: 1,
+            kill_ns: self.profile.kill_ns(),
         };
         let supplier = match self.reserved {
             true => Some(claim(lease, step_ns)),
