@@ -11,7 +11,7 @@ use std::sync::Arc;
 use common::{captured, lease, profile};
 use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::preempt::Mechanism;
-use leasehold_cell::program::Program;
+use leasehold_cell::program::{Entry, Form, Program, Purpose};
 use leasehold_cell::{Cell, CellConfig, CodeCache, Exit};
 use leasehold_confine::locks_without_limit;
 use leasehold_confine::owned::OwnedError;
@@ -83,6 +83,62 @@ fn a_program_is_compiled_once_for_the_same_bytes() {
         assert_ne!(second, Inventory::default());
     }
     assert_eq!(std::fs::read_dir(&cache).expect("made").count(), 2);
+}
+
+#[test]
+fn an_image_is_kept_with_the_code_as_it_was_found_in_the_program() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, cache) = (
+        directory.path().join("a.wat"),
+        directory.path().join("cache"),
+    );
+    // Two mebibytes from byte 5000 on, each page of its own, with a hole and a segment over others.
+    let segments: String = (0..512)
+        .filter(|page| *page != 300)
+        .map(|page| {
+            let text = format!("{page:04}").repeat(1024);
+            format!("(data (i32.const {}) {text:?})", 5000 + 4096 * page)
+        })
+        .collect();
+    let text = format!(
+        r#"(module (memory (export "memory") 64) {segments} (data (i32.const 9000) "over")
+            (func (export "_start")))"#
+    );
+    std::fs::write(&file, text).expect("writable");
+    let load = |form| {
+        let opened = open_cache(&cache).expect("trusted");
+        let purpose = Purpose {
+            entry: Entry::Command,
+            form,
+        };
+        let program = Program::load_for(purpose, &engine(), &file, Some(&opened)).expect("valid");
+        let image = program.image().expect("an image").clone();
+        let pages = (0..image.pages()).map(|page| image.page(page).expect("read").expect("a page"));
+        (image.first(), image.digest(), pages.collect::<Vec<_>>())
+    };
+    for form in [Form::ImageShown, Form::ImageApart] {
+        let compiled = load(form);
+        assert_eq!(compiled.0, 1);
+        assert_eq!(compiled.2.len(), 513);
+        assert_eq!(&compiled.2[1][808..812], b"over");
+        let entries = std::fs::read_dir(&cache).expect("made").count();
+        let kept = load(form);
+        assert_eq!(std::fs::read_dir(&cache).expect("made").count(), entries);
+        assert!(kept == compiled);
+        // Nobody can change what instances are shown.
+        let opened = open_cache(&cache).expect("trusted");
+        let purpose = Purpose {
+            entry: Entry::Command,
+            form,
+        };
+        let program = Program::load_for(purpose, &engine(), &file, Some(&opened)).expect("valid");
+        let shared = program
+            .image()
+            .expect("an image")
+            .file()
+            .expect("a descriptor");
+        assert!(std::os::unix::fs::FileExt::write_at(&shared, b"x", 0).is_err());
+    }
 }
 
 #[test]

@@ -18,7 +18,8 @@
 //! to the entry is behind it. The pages are locked, since a guest that waits for its code to come
 //! from the disk holds the processor meanwhile, and no reservation counts that. Where locked memory
 //! is limited, which is for the memory of tenants then, and where a file cannot be executed, the code
-//! is copied.
+//! is copied. An image is always copied, to a file in memory that is sealed: instances are shown its pages, which
+//! nobody may change then. Finding it in the program again took ten times as long.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -32,7 +33,9 @@ use leasehold_confine::owned::{Missing, OwnedDirectory, OwnedError};
 use wasmtime::{Engine, Module, component::Component};
 
 use crate::code::{Code, Form};
+use crate::compiled::Compiled;
 use crate::features::CONFIG_VERSION;
+use crate::image::{Image, ImageFacts};
 use crate::inventory::Inventory;
 
 /// Most entries that are kept; the ones written longest ago go first.
@@ -42,14 +45,15 @@ const MAX_ENTRIES: usize = 128;
 const MAX_ENTRY_BYTES: u64 = 2 << 30;
 
 /// Ends every entry.
-const MAGIC: &[u8; 16] = b"leasehold code 3";
+const MAGIC: &[u8; 16] = b"leasehold code 4";
 
 const TAG_BYTES: usize = 32;
 
-/// Behind the code: whether it is a component, and the inventory.
-const FACTS_BYTES: usize = 1 + Inventory::WORDS * 8;
+/// Behind the code and the image: whether it is a component, the inventory, and what the image is, of no page if there is
+/// none.
+const FACTS_BYTES: usize = 1 + Inventory::WORDS * 8 + ImageFacts::BYTES;
 
-/// All that is behind the code: the facts, the tag, and what ends the entry.
+/// All that is behind both: the facts, the tag, and what ends the entry.
 const TRAILER_BYTES: usize = FACTS_BYTES + TAG_BYTES + MAGIC.len();
 
 /// Bytes of an entry that are read at once to be digested: few enough to stay in the processor's cache.
@@ -153,8 +157,8 @@ impl CodeCache {
         self.directory.path()
     }
 
-    /// The compiled program, if there is an entry that can be trusted.
-    pub(crate) fn get(&self, engine: &Engine, key: &Key) -> Option<(Code, Inventory)> {
+    /// The compiled program and its image, if there is an entry that can be trusted.
+    pub(crate) fn get(&self, engine: &Engine, key: &Key) -> Option<Kept> {
         let (file, length) = match self.directory.open_file(key.as_name(), MAX_ENTRY_BYTES) {
             Ok(entry) => entry,
             Err(error) if error.is_missing() => return None,
@@ -173,21 +177,29 @@ impl CodeCache {
         let code = entry
             .mapped(engine, &file)
             .or_else(|| entry.copied(engine, &file))?;
-        Some((code, entry.inventory))
+        let image = match entry.image {
+            Some(facts) => Some(Image::restored(facts, &file, entry.code_bytes).ok()?),
+            None => None,
+        };
+        Some(Kept {
+            code,
+            inventory: entry.inventory,
+            image,
+        })
     }
 
     /// What an entry says of itself, if it was stored under this name by a process that had the secret.
     fn checked(&self, key: &Key, mut file: &File, length: u64) -> Option<Entry> {
-        let code_bytes = length.checked_sub(TRAILER_BYTES as u64)?;
+        let body_bytes = length.checked_sub(TRAILER_BYTES as u64)?;
         let mut trailer = [0; TRAILER_BYTES];
-        file.read_exact_at(&mut trailer, code_bytes).ok()?;
+        file.read_exact_at(&mut trailer, body_bytes).ok()?;
         let (facts, sealed) = trailer.split_at(FACTS_BYTES);
         let (tag, magic) = sealed.split_at(TAG_BYTES);
         if magic != MAGIC {
             return None;
         }
         let mut hasher = self.hasher(key);
-        let mut left = code_bytes;
+        let mut left = body_bytes;
         let mut block = vec![0; BLOCK_BYTES];
         while left > 0 {
             let next = block.get_mut(..left.min(BLOCK_BYTES as u64) as usize)?;
@@ -200,11 +212,14 @@ impl CodeCache {
         if !blake3::Hash::from_slice(tag).is_ok_and(|tag| tag == hasher.finalize()) {
             return None;
         }
-        let (component, words) = facts.split_first()?;
+        let (component, facts) = facts.split_first()?;
+        let (words, image) = facts.split_at_checked(Inventory::WORDS * 8)?;
+        let image = ImageFacts::from_bytes(image)?;
         Some(Entry {
-            code_bytes,
+            code_bytes: body_bytes.checked_sub(image.length())?,
             is_component: *component == 1,
             inventory: Inventory::from_bytes(words)?,
+            image: (image.length() > 0).then_some(image),
         })
     }
 
@@ -213,19 +228,26 @@ impl CodeCache {
     /// # Errors
     ///
     /// The engine's or the system's; nothing is left behind then.
-    pub(crate) fn put(&self, key: &Key, code: &Code, inventory: &Inventory) -> anyhow::Result<()> {
-        let (component, code) = match code {
+    pub(crate) fn put(&self, key: &Key, program: &Compiled) -> anyhow::Result<()> {
+        let (component, code) = match &program.code {
             Code::Module(module) => (0, module.serialize()),
             Code::Component(component) => (1, component.serialize()),
         };
         let code = code.map_err(|error| anyhow::anyhow!("{error:#}"))?;
-        let facts = inventory.to_bytes();
+        let inventory = program.inventory.to_bytes();
+        let (mut pages, mut image) = (Vec::new(), [0; ImageFacts::BYTES]);
+        if let Some(shown) = &program.image {
+            image = shown.facts().to_bytes();
+            pages = vec![0; usize::try_from(shown.facts().length())?];
+            shown.shared_file().read_exact_at(&mut pages, 0)?;
+        }
+        let content: [&[u8]; 5] = [&code, &pages, &[component], &inventory, &image];
         let mut hasher = self.hasher(key);
-        for part in [&code[..], &[component], &facts] {
+        for part in content {
             hasher.update(part);
         }
         let tag = hasher.finalize();
-        let parts: [&[u8]; 5] = [&code, &[component], &facts, tag.as_bytes(), MAGIC];
+        let parts = [&content[..], &[tag.as_bytes(), &MAGIC[..]]].concat();
         self.directory.write(key.as_name(), &parts)?;
         self.prune()?;
         Ok(())
@@ -251,11 +273,20 @@ impl CodeCache {
     }
 }
 
+/// What is kept of a program.
+pub(crate) struct Kept {
+    pub(crate) code: Code,
+    pub(crate) inventory: Inventory,
+    pub(crate) image: Option<Image>,
+}
+
 /// An entry whose tag is valid.
 struct Entry {
     code_bytes: u64,
     is_component: bool,
     inventory: Inventory,
+    /// Of the pages behind the code.
+    image: Option<ImageFacts>,
 }
 
 impl Entry {

@@ -7,7 +7,7 @@ use leasehold_lease::{RegularFile, RegularFileError};
 use wasmparser::{BinaryReaderError, Parser};
 use wasmtime::{Engine, Module, component::Component};
 
-use crate::artifact::{CodeCache, Digest, Key};
+use crate::artifact::{CodeCache, Digest, Kept, Key};
 use crate::atomics::wait_for_none;
 use crate::bulk_instructions::chunk_bulk_operations;
 use crate::code::{Code, Entry, Form, HANDLER, Purpose, RUN, check_entry_type};
@@ -92,7 +92,7 @@ impl Compiled {
         let (program, to_keep) = Compiled::cached(purpose, engine, path, cache)?;
         let checked = check(&program)?;
         if let Some(key) = to_keep
-            && let Err(error) = cache.put(&key, &program.code, &program.inventory)
+            && let Err(error) = cache.put(&key, &program)
         {
             tracing::warn!(%error, "a compiled program was not kept");
         }
@@ -109,30 +109,29 @@ impl Compiled {
         let Purpose { entry, form } = purpose;
         let digest = digest(path)?;
         let key = Key::new(engine, &digest, form);
-        let of_cache = |(code, inventory), image| Compiled {
-            code,
-            form,
-            inventory,
-            image,
-        };
         // It may have been compiled for the other entry: the checks before compilation report what
         // it lacks.
         let found = cache.get(engine, &key);
-        let found = found.filter(|(code, _)| check_entry_type(entry, engine, code).is_ok());
-        // Of a program that was compiled before, the file is needed for its image only.
-        let found = match (found, form.worth()) {
-            (Some(found), None) => return Ok((of_cache(found, None), None)),
-            (found, _) => found,
-        };
+        if let Some(kept) = found.filter(|kept| check_entry_type(entry, engine, &kept.code).is_ok())
+        {
+            let Kept {
+                code,
+                inventory,
+                image,
+            } = kept;
+            let program = Compiled {
+                code,
+                form,
+                inventory,
+                image,
+            };
+            return Ok((program, None));
+        }
         let bytes = read(path)?;
         // The file may be another one by now.
-        let read = Digest::of(&bytes);
-        if let Some(found) = found.filter(|_| read == digest) {
-            let image = separated(&to_binary(&bytes)?, &found.1, form)?.1;
-            return Ok((of_cache(found, image), None));
-        }
+        let key = Key::new(engine, &Digest::of(&bytes), form);
         let program = Compiled::from_bytes(purpose, engine, &bytes)?;
-        Ok((program, Some(Key::new(engine, &read, form))))
+        Ok((program, Some(key)))
     }
 
     /// Checks and compiles a module, a component, or the text of either.

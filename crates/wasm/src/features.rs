@@ -3,7 +3,7 @@
 use wasmparser::WasmFeatures;
 
 /// Version of the engine's settings, of which [`FEATURES`] is one; part of the key of a cached program.
-pub const CONFIG_VERSION: u32 = 12;
+pub const CONFIG_VERSION: u32 = 13;
 
 /// The WebAssembly features that a program may use.
 ///

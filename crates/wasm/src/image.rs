@@ -56,17 +56,65 @@ impl Worth {
 /// Bytes of a page of the host.
 pub const PAGE: usize = 4096;
 
+/// Bytes of an image that are copied at once: few enough to stay in the processor's cache.
+const COPIED_AT_ONCE: usize = 256 << 10;
+
 /// The contents of a program's linear memory before its first instruction. Cloning is cheap.
 #[derive(Debug, Clone)]
 pub struct Image(Arc<Contents>);
 
 #[derive(Debug)]
 struct Contents {
+    facts: ImageFacts,
+    file: Arc<File>,
+}
+
+/// What is known of an image apart from its pages.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ImageFacts {
     /// The first page of the memory that it covers.
     first: u32,
     pages: u32,
-    file: Arc<File>,
     digest: [u8; 32],
+}
+
+impl ImageFacts {
+    /// Bytes of it in an entry of the cache.
+    pub(crate) const BYTES: usize = 4 + 4 + 32;
+
+    pub(crate) fn to_bytes(self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&self.first.to_le_bytes());
+        bytes[4..8].copy_from_slice(&self.pages.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.digest);
+        bytes
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (first, rest) = bytes.split_first_chunk()?;
+        let (pages, digest) = rest.split_first_chunk()?;
+        Some(Self {
+            first: u32::from_le_bytes(*first),
+            pages: u32::from_le_bytes(*pages),
+            digest: digest.try_into().ok()?,
+        })
+    }
+
+    /// Bytes of its pages.
+    pub(crate) fn length(self) -> u64 {
+        u64::from(self.pages) * PAGE as u64
+    }
+}
+
+/// A file in memory of so many pages, which nobody can change once `fill` has written them.
+fn sealed(pages: usize, fill: impl FnOnce(&File) -> io::Result<()>) -> io::Result<Arc<File>> {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file: File = rustix::fs::memfd_create("leasehold-image", flags)?.into();
+    file.set_len((pages * PAGE) as u64)?;
+    fill(&file)?;
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
+    rustix::fs::fcntl_add_seals(&file, seals)?;
+    Ok(Arc::new(file))
 }
 
 impl Image {
@@ -81,17 +129,17 @@ impl Image {
 
     /// Pages of linear memory that it covers.
     pub fn pages(&self) -> u32 {
-        self.0.pages
+        self.0.facts.pages
     }
 
     /// The first of them.
     pub fn first(&self) -> u32 {
-        self.0.first
+        self.0.facts.first
     }
 
     /// The identity of the image: a digest of its contents and their place.
     pub fn digest(&self) -> [u8; 32] {
-        self.0.digest
+        self.0.facts.digest
     }
 
     /// Returns the pages, as a file that is never written to.
@@ -112,7 +160,7 @@ impl Image {
     /// # Errors
     /// The system's.
     pub fn page(&self, page: u32) -> io::Result<Option<[u8; PAGE]>> {
-        if page >= self.0.pages {
+        if page >= self.0.facts.pages {
             return Ok(None);
         }
         let mut bytes = [0; PAGE];
@@ -135,25 +183,48 @@ impl Image {
     }
 
     fn write(segments: &[Segment<'_>], first: usize, pages: usize) -> io::Result<Image> {
-        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
-        let file: File = rustix::fs::memfd_create("leasehold-image", flags)?.into();
-        file.set_len((pages * PAGE) as u64)?;
         let mut digest = blake3::Hasher::new();
-        // In the order of the module: where segments overlap, the last one stays.
-        for segment in segments {
-            file.write_all_at(segment.data, (segment.start - first * PAGE) as u64)?;
-            digest.update(&(segment.start as u64).to_le_bytes());
-            digest.update(&(segment.data.len() as u64).to_le_bytes());
-            digest.update(segment.data);
-        }
-        let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
-        rustix::fs::fcntl_add_seals(&file, seals)?;
-        Ok(Image(Arc::new(Contents {
+        let file = sealed(pages, |file| {
+            // In the order of the module: where segments overlap, the last one stays.
+            for segment in segments {
+                file.write_all_at(segment.data, (segment.start - first * PAGE) as u64)?;
+                digest.update(&(segment.start as u64).to_le_bytes());
+                digest.update(&(segment.data.len() as u64).to_le_bytes());
+                digest.update(segment.data);
+            }
+            Ok(())
+        })?;
+        let facts = ImageFacts {
             first: first as u32,
             pages: pages as u32,
-            file: Arc::new(file),
             digest: digest.finalize().into(),
-        })))
+        };
+        Ok(Image(Arc::new(Contents { facts, file })))
+    }
+
+    /// What is known of it apart from its pages.
+    pub(crate) fn facts(&self) -> ImageFacts {
+        self.0.facts
+    }
+
+    /// An image of which `facts` are known, with its pages copied from a file, where they begin at byte `from`.
+    ///
+    /// # Errors
+    /// The system's; `UnexpectedEof` if the file ends before.
+    pub(crate) fn restored(facts: ImageFacts, pages: &File, from: u64) -> io::Result<Image> {
+        let mut block = vec![0; COPIED_AT_ONCE];
+        let file = sealed(facts.pages as usize, |file| {
+            let (mut at, end) = (0, u64::from(facts.pages) * PAGE as u64);
+            while at < end {
+                let bytes = (end - at).min(COPIED_AT_ONCE as u64);
+                let block = &mut block[..bytes as usize];
+                pages.read_exact_at(block, from + at)?;
+                file.write_all_at(block, at)?;
+                at += bytes;
+            }
+            Ok(())
+        })?;
+        Ok(Image(Arc::new(Contents { facts, file })))
     }
 }
 
