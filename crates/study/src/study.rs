@@ -29,6 +29,7 @@ use crate::reclaim::processes::Processes;
 use crate::reclaim::rogue::Rogue;
 use crate::reclaim::startup::Startup;
 use crate::reclaim::teardown_pages::TeardownPages;
+use crate::serving::cold::Cold;
 use crate::serving::noisy::Noisy;
 use crate::serving::overload::Overload;
 use crate::serving::serve::Serve;
@@ -47,6 +48,7 @@ pub fn all() -> &'static [&'static dyn Study] {
         &Serve,
         &Overload,
         &Noisy,
+        &Cold,
         &Deadline,
         &Kill,
         &Rogue,

@@ -5,7 +5,6 @@
 //! is measured beside it.
 
 mod attack;
-mod control;
 mod scene;
 
 use std::time::Duration;

@@ -11,8 +11,8 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail, ensure};
 
 use super::attack::{Attack, Client};
-use super::control::post;
 use crate::harness::affinity::leave_cells;
+use crate::serving::control::send;
 use crate::serving::serve::load::{Answers, at_rate};
 use crate::serving::serve::server::{Server, found, free_address};
 
@@ -98,13 +98,13 @@ impl Place<'_> {
         };
         let again = |tenant: &Hostile| -> Result<()> {
             let name = &tenant.client.host;
-            let end = post(&socket, &format!("/v1/tenants/{name}/kill"))?;
+            let end = send(&socket, "POST", &format!("/v1/tenants/{name}/kill"), "")?;
             let number = |key: &str| {
                 let value = end[key].as_u64();
                 value.with_context(|| format!("no {key} in {end}"))
             };
             kills.add(number("wall_ns")?, number("bound_ns")?);
-            post(&socket, &format!("/v1/tenants/{name}/start")).map(drop)
+            send(&socket, "POST", &format!("/v1/tenants/{name}/start"), "").map(drop)
         };
         beside(&crowd, again, || ask(&server, time))
     }

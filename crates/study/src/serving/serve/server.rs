@@ -15,6 +15,9 @@ use super::load::{Target, once};
 /// How long a server may take to answer for the first time: it compiles.
 const PATIENCE: Duration = Duration::from_secs(60);
 
+/// Between two looks whether it answers.
+const LOOK: Duration = Duration::from_micros(200);
+
 /// A server, and how it is set up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Arm {
@@ -138,7 +141,7 @@ impl Server {
             if began.elapsed() > PATIENCE {
                 bail!("{name} does not answer");
             }
-            thread::sleep(Duration::from_millis(10));
+            thread::sleep(LOOK);
         }
         Ok(server)
     }
