@@ -4,6 +4,7 @@ use crate::start_error::StartError;
 use crate::steps::caps::WORKERS;
 use leasehold_exchange::{Intake, Lane};
 use std::sync::Arc;
+use std::time::Duration;
 
 /// What is new for each request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -27,15 +28,19 @@ pub struct Serving {
     pub reuse: u32,
     /// What is new when an instance has answered as many as it may.
     pub fresh: Fresh,
+    /// How long the guest has for a request, from when the request was taken on: what goes on after its response is ended
+    /// then. (Before its response, the client's side ends it.)
+    pub timeout: Duration,
 }
 
 impl Default for Serving {
-    /// 16 at a time, each in an instance of its own.
+    /// 16 at a time, each in an instance of its own and for 30 s.
     fn default() -> Self {
         Self {
             concurrency: 16,
             reuse: 1,
             fresh: Fresh::Instance,
+            timeout: Duration::from_secs(30),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! An execution that answers requests: what it shares with the maintenance task of its tenant.
 
+use crate::clock::monotonic_ns;
 use crate::discarded::Discarded;
 use crate::exit::Exit;
 use crate::local;
@@ -36,6 +37,8 @@ struct State {
     /// Requests that it took so far.
     taken: u32,
     current: Option<Arc<Exchange>>,
+    /// When the time of that is over, ns of the monotonic clock.
+    until: u64,
     /// It waits for a request and was not woken for one.
     is_idle: bool,
     /// Pages of the host's memory that were charged for an exchange.
@@ -54,6 +57,7 @@ impl Worker {
             state: Mutex::new(State {
                 taken: 0,
                 current: None,
+                until: 0,
                 is_idle: false,
                 held_pages: 0,
                 watcher,
@@ -114,6 +118,10 @@ impl Worker {
         state.held_pages += more;
         state.taken += 1;
         self.author.begin(half.id());
+        let queued = half.queued().unwrap_or_default();
+        let left = self.service.serving.timeout.saturating_sub(queued);
+        state.until =
+            monotonic_ns().saturating_add(u64::try_from(left.as_nanos()).unwrap_or(u64::MAX));
         let exchange = Exchange::new(u64::from(state.taken), half);
         exchange.watch(&state.watcher);
         if self.service.serving.fresh == Fresh::Tenant {
@@ -141,7 +149,14 @@ impl Worker {
             .is_some_and(|current| current.is_abandoned())
     }
 
-    /// Until when it may work on after its response, ns of the monotonic clock; `None` if it has
+    /// When the time of its request is over, ns of the monotonic clock, and whether the request is; `None` if it has none.
+    pub(crate) fn time_ends(&self) -> Option<(u64, bool)> {
+        let state = self.state();
+        let is_over = state.current.as_ref()?.over_since().is_some();
+        Some((state.until, is_over))
+    }
+
+    /// Until when it may work on after its response while requests wait, ns of the monotonic clock; `None` if it has
     /// something to send, or nothing to do.
     pub(crate) fn lingers_until(&self) -> Option<u64> {
         let state = self.state();

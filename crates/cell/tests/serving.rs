@@ -23,6 +23,7 @@ const fn at_a_time(concurrency: u32, fresh: Fresh) -> Serving {
         concurrency,
         reuse: 1,
         fresh,
+        timeout: Duration::from_secs(30),
     }
 }
 
@@ -317,6 +318,51 @@ fn answers_are_those_of_the_interface() {
     assert_eq!(server.get("/drop").unwrap_err(), Failure::Incomplete);
     assert_eq!(server.get("/orphan").unwrap_err(), Failure::Trap);
     assert_eq!(server.get("/early").expect("a response").text(), "early");
+}
+
+#[test]
+fn what_was_written_of_a_response_that_is_not_sent_is_no_part_of_the_one_that_is() {
+    let cell = cell();
+    for fresh in KINDS {
+        let server = hostile(&cell, at_a_time(4, fresh));
+        for _ in 0..5 {
+            let given_up = server.get("/given-up").expect("a response");
+            assert_eq!(
+                (given_up.status, given_up.text()),
+                (200, "given up".to_owned())
+            );
+            let kept_back = server.get("/kept-back").expect("a response");
+            assert_eq!(
+                (kept_back.status, kept_back.text()),
+                (200, "kept back".to_owned())
+            );
+        }
+    }
+}
+
+#[test]
+fn a_guest_that_goes_on_after_its_response_is_ended_when_the_time_of_its_request_is_over() {
+    let cell = cell();
+    let serving = Serving {
+        timeout: Duration::from_millis(200),
+        ..at_a_time(4, Fresh::Instance)
+    };
+    let server = hostile(&cell, serving);
+    let used = || server.tenant.processor().expect("alive").supply.used;
+    for _ in 0..3 {
+        assert_eq!(server.get("/linger").expect("a response").text(), "done");
+    }
+    // Nobody waits for its place.
+    let began = Instant::now();
+    loop {
+        let before = used();
+        std::thread::sleep(Duration::from_millis(50));
+        if used() - before < 5_000_000 {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_secs(10), "it spins on");
+    }
+    assert_eq!(server.get("/count").expect("a response").text(), "1");
 }
 
 #[test]

@@ -162,7 +162,8 @@ impl RingWriter {
     pub fn room(&self) -> Option<usize> {
         let over = self.shared.closed.load(Ordering::Acquire)
             || self.shared.end.load(Ordering::Relaxed) != OPEN;
-        let waiting = self.written - self.shared.read.load(Ordering::Acquire);
+        let read = self.shared.read.load(Ordering::Acquire);
+        let waiting = self.written.saturating_sub(read);
         (!over).then(|| self.shared.capacity - waiting as usize)
     }
 
@@ -185,6 +186,17 @@ impl RingWriter {
             self.shared.reader.wake();
         }
         Some(fits)
+    }
+
+    /// Takes back all that was written, which the reader must not read before it is told of it by other means; `false` if
+    /// it has read some of it already: then nothing is taken back.
+    pub fn take_back(&mut self) -> bool {
+        if self.shared.read.load(Ordering::Acquire) > 0 {
+            return false;
+        }
+        self.written = 0;
+        self.shared.written.store(0, Ordering::Release);
+        true
     }
 
     /// Whether there is room, or never will be. Otherwise `waker` is woken when half of the ring is
@@ -276,7 +288,9 @@ impl RingReader {
 
     /// Bytes that can be read now.
     pub fn waiting(&self) -> usize {
-        (self.shared.written.load(Ordering::Acquire) - self.read) as usize
+        let written = self.shared.written.load(Ordering::Acquire);
+        // Less only if it was taken back from a reader that was not to read yet.
+        written.saturating_sub(self.read) as usize
     }
 
     /// How many bytes are left, once the writer has finished; `None` before, and if it failed.

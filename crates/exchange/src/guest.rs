@@ -8,6 +8,7 @@ use crate::shared::Shared;
 use leasehold_crossing::{Received, RingReader, RingWriter};
 use std::sync::Arc;
 use std::task::Waker;
+use std::time::Duration;
 
 /// What a read of the request's body got.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -128,6 +129,14 @@ impl GuestHalf {
         self.response.write(bytes).unwrap_or(0)
     }
 
+    /// Takes back what was written of the response's body, if its head was not given yet: the client's side reads nothing
+    /// before that.
+    pub fn forget_body(&mut self) {
+        if !self.has_responded() {
+            self.response.take_back();
+        }
+    }
+
     /// How many bytes [`GuestHalf::write`] would take now; `None` once nothing is taken any more.
     pub fn room(&self) -> Option<usize> {
         self.response.room()
@@ -173,6 +182,11 @@ impl GuestHalf {
     /// report.
     pub fn add_guest_time(&self, ns: u64) {
         self.shared.clock.add_guest(ns);
+    }
+
+    /// How long it waited in its queue, once it has left that.
+    pub fn queued(&self) -> Option<Duration> {
+        self.shared.clock.read().queued
     }
 
     /// The exchange has left its queue.

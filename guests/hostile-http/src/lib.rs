@@ -187,6 +187,13 @@ fn checks() -> String {
     said.concat()
 }
 
+/// Writes as much as there is room for.
+fn fill(stream: &wasip2::io::streams::OutputStream) {
+    while let Ok(room @ 1..) = stream.check_write() {
+        stream.write(&vec![b'f'; room as usize]).expect("there is room");
+    }
+}
+
 /// The path, without its query.
 fn path(request: &IncomingRequest) -> String {
     let path = request.path_with_query().unwrap_or_default();
@@ -237,6 +244,34 @@ impl wasip2::exports::http::incoming_handler::Guest for Handler {
                 drop(stream);
                 OutgoingBody::finish(body, None).expect("finished");
                 ResponseOutparam::set(out, Ok(response));
+            }
+            // A response that is written to as far as it may be, and dropped; then another one, body first.
+            "/given-up" => {
+                for _ in 0..3 {
+                    let response = OutgoingResponse::new(Fields::new());
+                    let body = response.body().expect("once");
+                    fill(&body.write().expect("once"));
+                    drop(body);
+                    drop(response);
+                }
+                let response = OutgoingResponse::new(Fields::new());
+                let body = response.body().expect("once");
+                let stream = body.write().expect("once");
+                stream.blocking_write_and_flush(b"given").expect("written");
+                ResponseOutparam::set(out, Ok(response));
+                stream.blocking_write_and_flush(b" up").expect("written");
+                drop(stream);
+                OutgoingBody::finish(body, None).expect("finished");
+            }
+            // A response that is written to, and kept; another one is sent.
+            "/kept-back" => {
+                let kept = OutgoingResponse::new(Fields::new());
+                let body = kept.body().expect("once");
+                let stream = body.write().expect("once");
+                fill(&stream);
+                answer(out, "kept back");
+                let write = stream.write(b"more");
+                assert!(write.is_err());
             }
             // Dropped before its stream: a trap.
             "/orphan" => {

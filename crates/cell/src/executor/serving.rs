@@ -36,6 +36,9 @@ const ARENA_PAGES: u64 = 32;
 /// Chunks of the arena that it may take.
 const ARENA_CHUNKS: u64 = 32;
 
+/// Between two looks at an execution whose request is over its time and has no response, ns.
+const LOOK_AGAIN_NS: u64 = 10_000_000;
+
 /// How a top-level tenant answers requests.
 pub(super) struct Serving {
     service: Service,
@@ -52,6 +55,8 @@ pub(super) struct Serving {
     is_short: bool,
     /// When the maintenance task has to look again, ns.
     look_at: Option<u64>,
+    /// When the time of a request may be over, ns; `None` while no execution has one.
+    check_at: Option<u64>,
 }
 
 /// An execution that answers requests.
@@ -81,7 +86,37 @@ impl Serving {
             spare: None,
             is_short: false,
             look_at: None,
+            check_at: None,
         }
+    }
+
+    /// An execution is given a request, whose time begins.
+    fn give(&mut self, now: u64) {
+        let timeout = u64::try_from(self.service.serving.timeout.as_nanos()).unwrap_or(u64::MAX);
+        let over = now.saturating_add(timeout);
+        self.check_at = Some(self.check_at.map_or(over, |at| at.min(over)));
+    }
+
+    /// An execution that has responded and goes on, though the time of its request is over. Otherwise it is known
+    /// afterwards when to look again.
+    fn overdue(&mut self, now: u64) -> Option<u64> {
+        let mut next = None;
+        for Answering {
+            execution, worker, ..
+        } in &self.workers
+        {
+            match worker.time_ends() {
+                Some((until, true)) if until <= now => return Some(*execution),
+                // The client's side gives it up.
+                Some((until, _)) => {
+                    let at = until.max(now + LOOK_AGAIN_NS);
+                    next = Some(next.map_or(at, |next: u64| next.min(at)));
+                }
+                None => {}
+            }
+        }
+        self.check_at = next;
+        None
     }
 
     /// From here on a request wakes the maintenance task again.
@@ -208,7 +243,15 @@ impl Executor {
             return Next::Nothing;
         };
         serving.listen();
-        serving.look_at = None;
+        if let Some(at) = serving.check_at {
+            let now = monotonic_ns();
+            if at <= now
+                && let Some(overdue) = serving.overdue(now)
+            {
+                return Next::Stop(overdue);
+            }
+        }
+        serving.look_at = serving.check_at;
         let mut workers = serving.workers.iter();
         if let Some(gone) = workers.find(|one| one.worker.is_abandoned()) {
             return Next::Stop(gone.execution);
@@ -219,24 +262,29 @@ impl Executor {
             if until <= monotonic_ns() {
                 return Next::Stop(execution);
             }
-            serving.look_at = Some(until);
+            serving.look_at = serving.deadline(Some(until));
         }
         if serving.service.lane().is_empty() {
             return Next::Nothing;
         }
         let mut workers = serving.workers.iter();
         if let Some(idle) = workers.find(|one| one.worker.take_idle()) {
-            return Next::Wake(idle.execution);
+            let execution = idle.execution;
+            serving.give(monotonic_ns());
+            return Next::Wake(execution);
         }
         // What has ended goes first: its places are those of the next.
         let is_full = serving.workers.len() >= serving.service.serving.concurrency as usize;
         let to_drop = root.teardowns.back().is_some_and(|last| !last.gives_back());
         match is_full || to_drop || serving.is_short {
-            false => Next::Build,
+            false => {
+                serving.give(monotonic_ns());
+                Next::Build
+            }
             true => match serving.first_lingering() {
                 Some((until, execution)) if until <= monotonic_ns() => Next::Stop(execution),
                 lingering => {
-                    serving.look_at = lingering.map(|(until, _)| until);
+                    serving.look_at = serving.deadline(lingering.map(|(until, _)| until));
                     Next::Nothing
                 }
             },

@@ -37,6 +37,7 @@ impl Supervisor {
                         leasehold_lease::Fresh::Instance => Fresh::Instance,
                         leasehold_lease::Fresh::Tenant => Fresh::Tenant,
                     },
+                    timeout: http.timeout.into(),
                 };
                 self.parts
                     .cell

@@ -30,6 +30,8 @@ struct State {
     half: Option<Discarded<GuestHalf>>,
     /// The response that the bytes in the window are of.
     claim: Option<u64>,
+    /// Responses up to this number write no more unless they are sent: one of them wrote, and was given up.
+    given_up: u64,
     /// The response whose head was sent.
     sent: Option<u64>,
     /// It has no body for the client, however the guest ends the one that it took.
@@ -70,7 +72,17 @@ impl State {
 
     /// Whether this response may write: it is the one that was sent, or the first to write.
     fn is_writer(&self, response: u64) -> bool {
-        !self.is_over && self.sent.or(self.claim).is_none_or(|own| own == response)
+        let own = self.sent.or(self.claim);
+        !self.is_over && own.map_or(response > self.given_up, |own| own == response)
+    }
+
+    /// Forgets what was written for a response that is not sent.
+    fn forget(&mut self) {
+        self.claim = None;
+        self.written = 0;
+        if let Some(half) = self.half() {
+            half.forget_body();
+        }
     }
 
     /// Counts the guest's time until now.
@@ -143,6 +155,7 @@ impl Exchange {
             state: Mutex::new(State {
                 half: Some(Discarded::new(half)),
                 claim: None,
+                given_up: 0,
                 sent: None,
                 is_bodiless: false,
                 expected: None,
@@ -246,15 +259,16 @@ impl Exchange {
             return;
         };
         let expected = response.fields.stated_length();
-        let is_other = state.claim.is_some_and(|own| own != response.number);
-        let (Some(fields), Ok(expected), true, false) = (
+        let (Some(fields), Ok(expected), true) = (
             sendable(&response.fields, limit),
             expected,
             STATUS.contains(&response.status),
-            is_other,
         ) else {
             return state.fail(Failure::GuestError);
         };
+        if state.claim.is_some_and(|own| own != response.number) {
+            state.forget();
+        }
         let status = response.status;
         // The head can say what the guest took for it.
         state.count_time();
@@ -273,6 +287,15 @@ impl Exchange {
         match state.end.take() {
             Some((number, end)) if number == response.number => state.finish(end),
             _ => {}
+        }
+    }
+
+    /// A response will not be sent.
+    pub(super) fn give_up(&self, response: u64) {
+        let mut state = self.state();
+        if state.sent.is_none() && state.claim == Some(response) {
+            state.forget();
+            state.given_up = response;
         }
     }
 

@@ -33,6 +33,14 @@ fn expected_bytes(guest: &mut Guest, response: &OutgoingResponse) -> Option<u64>
     stated.filter(|_| takes_body)
 }
 
+/// This response will not be sent: what was written of it is forgotten.
+fn give_up(guest: &mut Guest, response: &OutgoingResponse) {
+    let number = guest.http().number();
+    if let Some(exchange) = guest.http().exchange(number) {
+        exchange.give_up(response.number);
+    }
+}
+
 impl types::HostOutgoingResponse for Wasi<'_> {
     fn new(&mut self, headers: Fields) -> Result<Response> {
         mark(step!("wasi:http/types", "[constructor]outgoing-response"));
@@ -109,7 +117,9 @@ impl types::HostOutgoingResponse for Wasi<'_> {
 
     fn drop(&mut self, response: Response) -> Result<()> {
         mark(step!("wasi:http/types", "[resource-drop]outgoing-response"));
-        access::take_response(self.0, &response)?.fields.free();
+        let response = access::take_response(self.0, &response)?;
+        give_up(self.0, &response);
+        response.fields.free();
         Ok(())
     }
 }
@@ -128,8 +138,10 @@ impl types::HostResponseOutparam for Wasi<'_> {
                 return Ok(());
             }
         };
-        if let Some(exchange) = exchange {
-            exchange.respond(&response);
+        match exchange {
+            Some(exchange) => exchange.respond(&response),
+            // The request is over; what was written of its response was for the one that is answered now.
+            None => give_up(self.0, &response),
         }
         response.fields.free();
         Ok(())
