@@ -37,6 +37,7 @@ impl From<Missing> for ProgramError {
 #[derive(Clone)]
 pub struct Program {
     code: Code,
+    code_bytes: u64,
     form: Form,
     entry: Entry,
     bodies: Bodies,
@@ -128,11 +129,20 @@ impl Program {
     fn of(compiled: Compiled, reach: Reach) -> Program {
         let Compiled {
             code,
+            code_bytes,
             form,
             inventory,
             image,
         } = compiled;
-        Program::new(code, form, inventory, reach, image)
+        Program {
+            code_bytes,
+            ..Program::new(code, form, inventory, reach, image)
+        }
+    }
+
+    /// Bytes of memory that its machine code takes, with what the engine knows of it.
+    pub fn code_bytes(&self) -> u64 {
+        self.code_bytes
     }
 
     /// The image that the program in a file would have [apart](Form::ImageApart), without compiling
@@ -176,6 +186,7 @@ impl Program {
         Program {
             bodies: bodies_of(&code),
             code,
+            code_bytes: 0,
             form,
             entry: Entry::Command,
             inventory,
@@ -193,7 +204,7 @@ impl Program {
     pub(crate) fn housed(self, space: &Arc<CodeSpace>, allows: u64) -> Result<Self, ProgramError> {
         let image = self.image.as_ref();
         let shown = image.map_or(0, |image| u64::from(image.pages()) * PAGE as u64);
-        let room = space.take(self.code.bytes() + shown, allows)?;
+        let room = space.take(self.code_bytes + shown, allows)?;
         Ok(Self {
             _room: Some(Arc::new(room)),
             ..self

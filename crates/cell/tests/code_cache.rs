@@ -73,12 +73,20 @@ fn a_program_is_compiled_once_for_the_same_bytes() {
         directory.path().join("a.wat"),
         directory.path().join("deep/cache"),
     );
+    let bytes = || {
+        let opened = open_cache(&cache).expect("trusted");
+        let program = Program::load(&engine(), &file, Some(&opened)).expect("valid");
+        program.code_bytes()
+    };
     for text in [COMPONENT, r#"(module (memory 3) (func (export "_start")))"#] {
         std::fs::write(&file, text).expect("writable");
+        let compiled = Program::load(&engine(), &file, None).expect("valid");
         let (first, served) = load_cached(&file, &cache);
         assert!(!served);
         let (second, served) = load_cached(&file, &cache);
         assert!(served);
+        // A limit on it holds at every start or at none.
+        assert_eq!(bytes(), compiled.code_bytes());
         assert_eq!(second, first);
         assert_ne!(second, Inventory::default());
     }

@@ -49,7 +49,7 @@ fn a_command_module_is_loaded_and_counted() {
 fn a_cell_holds_no_more_programs_than_it_has_room_for_and_each_no_more_than_its_lease_grants() {
     const TEXT: &[u8] = br#"(module (func (export "_start") (loop $l (br $l))))"#;
     let program = Program::from_bytes(&engine(), TEXT).expect("valid");
-    let bytes = program.code().bytes();
+    let bytes = program.code_bytes();
     assert!((4096..1 << 20).contains(&bytes), "{bytes}");
     let mut config = CellConfig::new(Profile::free());
     config.code = Some(2 * bytes);

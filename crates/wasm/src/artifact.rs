@@ -183,6 +183,7 @@ impl CodeCache {
         };
         Some(Kept {
             code,
+            code_bytes: entry.code_bytes,
             inventory: entry.inventory,
             image,
         })
@@ -276,6 +277,8 @@ impl CodeCache {
 /// What is kept of a program.
 pub(crate) struct Kept {
     pub(crate) code: Code,
+    /// Its bytes, without what else is mapped with it.
+    pub(crate) code_bytes: u64,
     pub(crate) inventory: Inventory,
     pub(crate) image: Option<Image>,
 }
@@ -315,7 +318,8 @@ impl Entry {
         };
         // SAFETY: locking reads the pages into memory, and changes nothing. They are unlocked when they are unmapped.
         let locked = unsafe {
-            let length = pages.end.addr() - pages.start.addr();
+            let length = (pages.end.addr() - pages.start.addr()) as u64;
+            let length = length.min(self.code_bytes) as usize;
             rustix::mm::mlock(pages.start.cast_mut().cast(), length)
         };
         locked.is_ok().then_some(code)

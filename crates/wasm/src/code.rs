@@ -37,8 +37,9 @@ impl Code {
         }
     }
 
-    /// Bytes of memory that it takes: machine code, and what the engine knows of it.
-    pub fn bytes(&self) -> u64 {
+    /// Bytes of memory that it is mapped in: machine code, and what the engine knows of it. Of code of the
+    /// [cache](crate::artifact), what else its entry has is among them.
+    pub(crate) fn bytes(&self) -> u64 {
         let range = match self {
             Code::Module(module) => module.image_range(),
             Code::Component(component) => component.image_range(),

@@ -60,6 +60,8 @@ const PACKAGES: [(&str, &str); 12] = [
 pub struct Compiled {
     /// Its code.
     pub code: Code,
+    /// Bytes of memory that this takes, wherever it comes from.
+    pub code_bytes: u64,
     /// The form in which it was compiled.
     pub form: Form,
     /// What a run takes before its first instruction.
@@ -116,11 +118,13 @@ impl Compiled {
         {
             let Kept {
                 code,
+                code_bytes,
                 inventory,
                 image,
             } = kept;
             let program = Compiled {
                 code,
+                code_bytes,
                 form,
                 inventory,
                 image,
@@ -228,6 +232,7 @@ impl Compiled {
         };
         check_entry_type(entry, engine, &code)?;
         Ok(Compiled {
+            code_bytes: code.bytes(),
             code,
             form,
             inventory: survey.inventory,
