@@ -174,7 +174,7 @@ fn guest_directory(text: &str) -> Result<String, String> {
 }
 
 pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
-    let mut tenant = tenant(&arguments)?;
+    let (mut tenant, of_cell) = tenant(&arguments)?;
     leases::starts_once(&tenant, "run");
     leases::check_directories(&tenant)?;
     let origin = match (&arguments.lease, &*arguments.dirs) {
@@ -192,7 +192,8 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     let mut config = CellConfig::new(profile);
     config.code_cache = leasehold_cell::user_code_cache();
     config.backtraces = backtraces;
-    config.memory = leases::held_memory(std::slice::from_ref(&tenant), None);
+    config.memory = leases::held_memory(std::slice::from_ref(&tenant), of_cell.memory);
+    config.code = of_cell.code.map(|code| code.get());
     config.ends = ends.reservation.or(config.ends);
     if let Some(mechanism) = arguments.preempt {
         config.preemption = mechanism;
@@ -361,11 +362,25 @@ fn ends_with(
     Ok(Ends::of(tenants, steps, preemption, order))
 }
 
-/// Returns the tenant to run: the flags over the lease file over the defaults.
-fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
+/// What the cell of the tenant has, as the lease file says.
+#[derive(Debug, Clone, Copy, Default)]
+struct OfCell {
+    /// The host's memory that it holds.
+    memory: Option<ByteSize>,
+    /// The limit on what programs take.
+    code: Option<ByteSize>,
+}
+
+/// Returns the tenant to run: the flags over the lease file over the defaults; and its cell.
+fn tenant(arguments: &Arguments) -> Result<(TenantSpec, OfCell), Failure> {
     let mut command = arguments.command.iter();
+    let mut of_cell = OfCell::default();
     let mut tenant = match &arguments.lease {
-        Some(path) => from_file(path, arguments.tenant.as_deref())?,
+        Some(path) => {
+            let (tenant, cell) = from_file(path, arguments.tenant.as_deref())?;
+            of_cell = cell;
+            tenant
+        }
         None => {
             let Some(program) = command.next() else {
                 let message = "found no program; allowed: PROGRAM, or `--lease FILE`";
@@ -440,10 +455,10 @@ fn tenant(arguments: &Arguments) -> Result<TenantSpec, Failure> {
             data.name
         )));
     }
-    Ok(tenant)
+    Ok((tenant, of_cell))
 }
 
-fn from_file(path: &Path, name: Option<&str>) -> Result<TenantSpec, Failure> {
+fn from_file(path: &Path, name: Option<&str>) -> Result<(TenantSpec, OfCell), Failure> {
     let file = leases::load(path)?;
     let names = || {
         const SHOWN: usize = 20;
@@ -474,7 +489,11 @@ fn from_file(path: &Path, name: Option<&str>) -> Result<TenantSpec, Failure> {
         ))
     })?;
     leases::without_requests(path, &chosen)?;
-    Ok(chosen)
+    let of_cell = OfCell {
+        memory: file.memory,
+        code: file.code,
+    };
+    Ok((chosen, of_cell))
 }
 
 /// What a tenant has around it, with the streams of this process.

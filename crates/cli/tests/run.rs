@@ -802,3 +802,27 @@ fn a_lease_that_starts_a_program_again_is_told_that_it_is_run_once() {
     let said = "tenant.done.restart: found \"on-failure\", which `leasehold run` does not do";
     assert!(error.contains(said), "{error}");
 }
+
+#[test]
+fn what_a_lease_file_says_of_the_cell_holds_for_a_program_that_is_run_alone() {
+    let leasehold = Leasehold::new();
+    let program = leasehold.write(
+        "done.wat",
+        "(module (memory (export \"memory\") 1) (func (export \"_start\")))",
+    );
+    let run = |cell: &str| {
+        let tenant = format!("[tenant.done]\ncomponent = {program:?}\nreclaim.budget = \"20ms\"\n");
+        let text = format!("[cell]\n{cell}\n{tenant}memory.reserve = \"16MiB\"\n");
+        let lease = leasehold.write("lease.toml", text);
+        let output = leasehold.run(&["run", "--lease", &lease]);
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        (output.status.code(), said)
+    };
+    let (code, said) = run("code = \"1GiB\"\nmemory = \"32MiB\"");
+    assert_eq!(code, Some(0), "{said}");
+    let (code, said) = run("code = \"4KiB\"");
+    assert_eq!(code, Some(65), "{said}");
+    assert!(said.contains("cell.code"), "{said}");
+    let (code, said) = run("memory = \"1MiB\"");
+    assert_eq!(code, Some(77), "{said}");
+}
