@@ -168,9 +168,8 @@ impl Supervisor {
         self.ends.push_back(end.clone());
         self.counted_ends.add(&end);
         let ward = &mut self.wards[at];
-        if is_last || ward.last_end.is_none() || !ward.killing.is_empty() {
-            ward.last_end = Some(end);
-        }
+        // Also that of a life that was replaced, though another one goes on.
+        ward.last_end = Some(end);
         if !is_last {
             return;
         }

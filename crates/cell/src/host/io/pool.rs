@@ -400,6 +400,7 @@ impl Shared {
 
     fn work(&self) {
         let mut is_late = false;
+        let mut counted = thread_cpu_ns();
         let mut state = self.state.lock();
         loop {
             if let Some((lane, job)) = state.next() {
@@ -408,7 +409,7 @@ impl Shared {
                 if lacks {
                     self.lacking.notify_one();
                 }
-                job.run();
+                job.run(&mut counted);
                 state = self.state.lock();
                 state.done(lane);
             } else if state.stopped || (is_late && state.idle >= MOST_IDLE) {
@@ -424,13 +425,15 @@ impl Shared {
 }
 
 impl Job {
-    fn run(self) {
-        let began = thread_cpu_ns();
+    /// Does it. The tenant pays for what the thread has used since `counted`: waking up for the job is part of it. Up to
+    /// then the thread's time is counted afterwards.
+    fn run(self, counted: &mut u64) {
         let work = || on_behalf_of(|| self.account.number(), self.work);
         if catch_unwind(AssertUnwindSafe(work)).is_err() {
             tracing::error!("a blocking call of a tenant panicked; the tenant waits for ever");
         }
-        let took = thread_cpu_ns() - began;
+        let now = thread_cpu_ns();
+        let took = now - std::mem::replace(counted, now);
         match self.closes {
             0 => self.account.called_for(took),
             _ => self.account.closed_for(took),
