@@ -330,6 +330,8 @@ impl Drop for RingReader {
 mod model {
     use super::{DROPPED, Received, ring};
     use loom::future::block_on;
+    use loom::sync::Arc;
+    use loom::sync::atomic::{AtomicBool, Ordering};
     use loom::thread;
     use std::future::poll_fn;
     use std::task::Poll;
@@ -356,6 +358,39 @@ mod model {
             block_on(poll_fn(|cx| ready(reader.poll_readable(cx.waker()))));
             assert_eq!(reader.read(&mut buffer), Received::Finished);
             writing.join().expect("writer");
+        });
+    }
+
+    #[test]
+    fn what_was_taken_back_is_nothing_to_a_reader_that_is_told_afterwards() {
+        loom::model(|| {
+            let (mut writer, mut reader) = ring(2);
+            let told = Arc::new(AtomicBool::new(false));
+            let tell = told.clone();
+            let writing = thread::spawn(move || {
+                assert_eq!(writer.write(&[1, 2]), Some(2));
+                assert!(writer.take_back());
+                assert_eq!(writer.room(), Some(2));
+                assert_eq!(writer.write(&[3]), Some(1));
+                tell.store(true, Ordering::Release);
+                writer.finish();
+            });
+            // Before that it may look, and does not read.
+            let mut buffer = [0; 2];
+            let seen = match told.load(Ordering::Acquire) {
+                true => reader.read(&mut buffer),
+                false => reader.read(&mut []),
+            };
+            assert!(
+                matches!(seen, Received::Bytes(1) | Received::Nothing),
+                "{seen:?}"
+            );
+            writing.join().expect("writer");
+            if seen == Received::Nothing {
+                assert_eq!(reader.read(&mut buffer), Received::Bytes(1));
+            }
+            assert_eq!(buffer[0], 3);
+            assert_eq!(reader.read(&mut buffer), Received::Finished);
         });
     }
 
@@ -461,6 +496,22 @@ mod tests {
         writer.write(b"abc");
         writer.fail(8);
         assert_eq!(reader.read(&mut read), Received::Failed(8));
+    }
+
+    #[test]
+    fn what_was_written_is_taken_back_unless_some_was_read() {
+        let (mut writer, mut reader) = ring(8);
+        writer.write(b"abcdefgh");
+        assert_eq!(writer.room(), Some(0));
+        assert!(writer.take_back());
+        assert_eq!((writer.room(), reader.waiting()), (Some(8), 0));
+        writer.write(b"xy");
+        let mut read = [0; 8];
+        assert_eq!(reader.read(&mut read), Received::Bytes(2));
+        assert_eq!(&read[..2], b"xy");
+        writer.write(b"z");
+        assert!(!writer.take_back());
+        assert_eq!(reader.read(&mut read), Received::Bytes(1));
     }
 
     #[test]
