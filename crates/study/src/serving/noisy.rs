@@ -83,7 +83,7 @@ impl Study for Noisy {
             "{} hostile tenants, {EACH} of each kind, each with a client and an address of its own that asks again \
              after 10 ms: {:?}; the good tenant is asked for {RATE} requests a second, whose latencies count from \
              the instant at which each was due; {rounds} in turns; clients and servers share this host's \
-             processors",
+             processors, but for that of a cell",
             Attack::ALL.len() * EACH,
             Attack::ALL,
         ));
