@@ -1,6 +1,6 @@
 //! The cost of one preemption, the duration of a fault of a paging tenant, and the sources of both.
 
-use leasehold_cell::Program;
+use crate::reaches::reach;
 use leasehold_cell::engine_config::BACKTRACE_NS;
 use leasehold_cell::profile::{ASSUMED_FAULT_NS, Latency, Profile, TransferCosts};
 use leasehold_cell::steps::{Reach, RowId};
@@ -135,9 +135,7 @@ impl HostSteps {
             // Nothing else of a lease matters.
             let key = (path, memory.paging.is_some(), reclaim.call_bytes);
             let step = *known.entry(key).or_insert_with(|| {
-                let reach = reaches
-                    .entry(path)
-                    .or_insert_with(|| Program::reach_in(path).ok());
+                let reach = reaches.entry(path).or_insert_with(|| reach(path));
                 let of = reach.as_ref().unwrap_or(&any);
                 let (row, ns) = of.longest_under(&profile, &tenant.lease);
                 LongestStep {
