@@ -637,6 +637,8 @@ mod tests {
             );
         }
         assert!(profile.median_ps.scrub > 0 && profile.median_ps.arena_page > 0);
+        let kill = profile.kill.expect("measured");
+        assert!(kill.p50_ns > 0 && profile.kill_ns() == kill.bound_ns());
     }
 
     #[test]

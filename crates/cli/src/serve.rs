@@ -345,6 +345,7 @@ fn operate(
             confinement: confined.to_string(),
             listeners: file.listeners.clone(),
             memory: file.memory,
+            code: file.code,
             leases: arguments.leases.clone(),
         },
     };

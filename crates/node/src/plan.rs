@@ -107,7 +107,16 @@ pub(crate) fn fixed(file: &LeaseFile, facts: &Facts) -> Result<(), Problem> {
         );
         Err(Problem::new(ErrorKind::Conflict, message))
     };
-    for listener in &file.listeners {
+    // Whatever else a file may say of its cell has to be compared, too.
+    let LeaseFile {
+        tenants: _,
+        listeners,
+        order,
+        memory,
+        code,
+        workloads: _,
+    } = file;
+    for listener in listeners {
         let key = format!("listener.{}", listener.name);
         let mut before = facts.listeners.iter();
         match before.find(|before| before.name == listener.name) {
@@ -119,13 +128,15 @@ pub(crate) fn fixed(file: &LeaseFile, facts: &Facts) -> Result<(), Problem> {
         }
     }
     for before in &facts.listeners {
-        let mut listeners = file.listeners.iter();
-        if !listeners.any(|listener| listener.name == before.name) {
+        if !listeners
+            .iter()
+            .any(|listener| listener.name == before.name)
+        {
             let key = format!("listener.{}", before.name);
             return changed(&key, "no such listener".to_owned(), "that of the start");
         }
     }
-    let order = file.order.to_string();
+    let order = order.to_string();
     if order != facts.order {
         return changed(
             "cell.order",
@@ -133,11 +144,16 @@ pub(crate) fn fixed(file: &LeaseFile, facts: &Facts) -> Result<(), Problem> {
             &format!("{:?}", facts.order),
         );
     }
-    if file.memory != facts.memory {
-        let said = |memory: Option<leasehold_lease::ByteSize>| {
-            memory.map_or_else(|| "none".to_owned(), |size| format!("\"{size}\""))
-        };
-        return changed("cell.memory", said(file.memory), &said(facts.memory));
+    let said = |size: Option<leasehold_lease::ByteSize>| {
+        size.map_or_else(|| "none".to_owned(), |size| format!("\"{size}\""))
+    };
+    for (key, found, started) in [
+        ("cell.memory", *memory, facts.memory),
+        ("cell.code", *code, facts.code),
+    ] {
+        if found != started {
+            return changed(key, said(found), &said(started));
+        }
     }
     Ok(())
 }
@@ -210,6 +226,7 @@ mod tests {
             confinement: String::new(),
             listeners: before.listeners.clone(),
             memory: before.memory,
+            code: before.code,
             leases: here.join("leases.toml"),
         };
         assert!(fixed(&before, &facts).is_ok());
@@ -230,6 +247,10 @@ mod tests {
             (
                 format!("{LISTENER}[cell]\nmemory = \"1GiB\"\n"),
                 "cell.memory: found \"1GiB\"; allowed: none",
+            ),
+            (
+                format!("{LISTENER}[cell]\ncode = \"2GiB\"\n"),
+                "cell.code: found \"2GiB\"; allowed: none",
             ),
         ];
         for (text, expected) in rows {

@@ -85,6 +85,8 @@ pub struct Facts {
     pub listeners: Vec<Listener>,
     /// The host memory that the lease file states for all of them.
     pub memory: Option<ByteSize>,
+    /// The limit on the code of all their programs that it states.
+    pub code: Option<ByteSize>,
     /// The lease file, whose directory tenants' relative paths are relative to.
     pub leases: PathBuf,
 }

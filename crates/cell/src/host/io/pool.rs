@@ -445,9 +445,11 @@ impl Job {
 #[cfg(test)]
 mod tests {
     use super::{MOST_FURTHER, MOST_PER_TENANT, MOST_THREADS, PROMISED};
+    use crate::clock::thread_cpu_ns;
     use crate::host::fs::account::Account;
     use crate::host::io::{Io, Pending, run};
     use leasehold_lease::Lease;
+    use std::collections::HashMap;
     use std::sync::mpsc::{Receiver, Sender, channel};
     use std::sync::{Arc, Barrier};
     use std::time::Duration;
@@ -503,6 +505,29 @@ mod tests {
             assert!(began.elapsed() < SOON);
             std::thread::sleep(Duration::from_millis(1));
         }
+        io.stop();
+    }
+
+    #[test]
+    fn a_tenant_pays_for_waking_the_threads_that_work_for_it() {
+        let io = Arc::new(Io::start(None).expect("threads"));
+        let tenant = account(&io).expect("a promise");
+        let mut used = HashMap::new();
+        for _ in 0..300 {
+            let (sender, receiver) = channel();
+            let look = move || {
+                sender
+                    .send((std::thread::current().id(), thread_cpu_ns()))
+                    .is_ok()
+            };
+            std::mem::forget(run(&tenant, look));
+            let (thread, ns) = receiver.recv_timeout(SOON).expect("an answer");
+            used.insert(thread, ns);
+            // It waits for the next one asleep.
+            std::thread::sleep(Duration::from_micros(300));
+        }
+        let (paid, used) = (tenant.take_cpu_ns(), used.values().sum::<u64>());
+        assert!(paid > used / 5 * 4, "{paid} of {used} ns");
         io.stop();
     }
 
