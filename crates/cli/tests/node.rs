@@ -231,6 +231,25 @@ fn altered(node: &Node, round: u8) {
 }
 
 #[test]
+fn the_last_end_of_a_tenant_that_was_replaced_is_that_of_the_life_before() {
+    let node = Node::start(&[]);
+    let last = || {
+        let answer = raw(&node.socket(), "GET /v1/tenants/shop HTTP/1.1");
+        let body = answer.split_once("\r\n\r\n").expect("a body").1;
+        let tenant: Value = serde_json::from_str(body).expect("JSON");
+        tenant["last_end"]["at"].as_str().map(str::to_owned)
+    };
+    let mut before = last();
+    assert_eq!(before, None);
+    for _ in 0..3 {
+        assert_eq!(node.command(&["replace", "shop"]).0, Some(0));
+        // The life before ends after the new one has begun.
+        until("its end is shown", || last() > before);
+        before = last();
+    }
+}
+
+#[test]
 fn what_is_ordered_while_a_tenant_is_replaced_is_not_undone_by_the_replacement() {
     let node = Node::start(&[]);
     let ask = |what: &str| {
