@@ -23,16 +23,23 @@ pub(crate) struct Dirty {
     /// Where pages of a file are shown, if they are in the range. It is mapped anew then, block by block, and not only made
     /// inaccessible: what is left and right of a file has no pages in common, and would never be one mapping again.
     shown: Option<Range<usize>>,
-    /// So many pages have memory at the most, those aside that a fault finds in a file; `None` if that is not known.
+    /// So many faults there have been at the most, each of which gave memory to one page; `None` if that is not known.
     touched: Option<usize>,
 }
+
+/// Pages that a fault in a file makes accessible at once: Linux maps those around that are there, too
+/// (`fault_around_bytes`). To take one away costs about as much as a page with memory.
+const FAULT_AROUND: usize = 16;
+
+/// Pages of a file, and copies of them, that a step gives back if few of them are copies: 30 to 60 µs.
+const SHOWN_STEP: usize = 256;
+
+/// Copies among them at the most.
+const SHOWN_COPIES: usize = SHOWN_STEP / 2;
 
 /// Bytes that are mapped anew in one step if hardly any page of them has memory: each of their page tables, which may be
 /// there, costs about as much as a few pages.
 const HIDDEN_AT_ONCE: usize = 16 * BLOCK;
-
-/// So many of these pages have memory at the most: 50 µs, where giving a page back takes 0.4.
-const HIDDEN_PAGES: usize = 128;
 
 impl Dirty {
     /// Memory that stays accessible when it is clean, and of which the last `kept` bytes are overwritten.
@@ -109,7 +116,7 @@ impl Dirty {
         let block = (end - 1) / BLOCK * BLOCK;
         if self.shown.is_some()
             && let Some(forbidden) = self.forbidden
-            && self.touched_at_most(HIDDEN_PAGES)
+            && self.touched_at_most(SHOWN_STEP / FAULT_AROUND)
         {
             let least = (block + BLOCK).saturating_sub(HIDDEN_AT_ONCE);
             let start = least.max(self.discard.start);
@@ -144,18 +151,22 @@ impl Dirty {
     /// Where the next pages to be given back begin: `least` or behind it. Whether a page of a file has a copy cannot be
     /// seen, so that each counts as if it had.
     fn next(&self, reservation: &AddressRange, least: usize, most: usize) -> io::Result<usize> {
-        if self.touched_at_most(most) {
-            return Ok(least);
-        }
         let end = self.discard.end;
         let least = match &self.shown {
             Some(shown) if (shown.start + 1..=shown.end).contains(&end) => {
                 let least = least.max(shown.start);
+                let most = match self.touched_at_most(SHOWN_COPIES) {
+                    true => most.max(SHOWN_STEP),
+                    false => most,
+                };
                 return Ok(least.max(end.saturating_sub(most * PAGE)));
             }
             Some(shown) if end > shown.end => least.max(shown.end),
             _ => least,
         };
+        if self.touched_at_most(most) {
+            return Ok(least);
+        }
         Ok(end - reservation.suffix(least, end - least, most)?)
     }
 }
