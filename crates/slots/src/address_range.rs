@@ -13,6 +13,7 @@ use rustix::mm::{
 };
 
 use crate::contents::Contents;
+use crate::present::Present;
 
 /// Host page size assumed throughout: that of x86-64 and of stock arm64 kernels.
 pub const PAGE: usize = 4096;
@@ -258,6 +259,13 @@ impl AddressRange {
             at += length;
         }
         Ok(done * PAGE)
+    }
+
+    /// How many of at most [`LOOK_PAGES`] pages have memory or show a page of a file; `None` if the system does not tell.
+    pub(crate) fn present(&self, offset: usize, bytes: usize) -> Option<usize> {
+        let start = self.range(offset, bytes);
+        pass(Call::Look).ok()?;
+        Present::of_process().count(start.addr(), bytes)
     }
 
     /// The bytes at the end of a range, of at most [`LOOK_PAGES`] pages, that hold at most `most`

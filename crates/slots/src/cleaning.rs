@@ -23,23 +23,13 @@ pub(crate) struct Dirty {
     /// Where pages of a file are shown, if they are in the range. It is mapped anew then, block by block, and not only made
     /// inaccessible: what is left and right of a file has no pages in common, and would never be one mapping again.
     shown: Option<Range<usize>>,
-    /// So many faults there have been at the most, each of which gave memory to one page; `None` if that is not known.
-    touched: Option<usize>,
 }
 
-/// Pages that a fault in a file makes accessible at once: Linux maps those around that are there, too
-/// (`fault_around_bytes`). To take one away costs about as much as a page with memory.
-const FAULT_AROUND: usize = 16;
-
-/// Pages of a file, and copies of them, that a step gives back if few of them are copies: 30 to 60 µs.
+/// Pages that show a file or have a copy, of which a step gives back so many at the most: 20 to 40 µs.
 const SHOWN_STEP: usize = 256;
 
-/// Copies among them at the most.
-const SHOWN_COPIES: usize = SHOWN_STEP / 2;
-
-/// Bytes that are mapped anew in one step if hardly any page of them has memory: each of their page tables, which may be
-/// there, costs about as much as a few pages.
-const HIDDEN_AT_ONCE: usize = 16 * BLOCK;
+/// Blocks at which a step looks for them.
+const SHOWN_BLOCKS: usize = 4;
 
 impl Dirty {
     /// Memory that stays accessible when it is clean, and of which the last `kept` bytes are overwritten.
@@ -52,7 +42,6 @@ impl Dirty {
             clear,
             forbidden: None,
             shown: None,
-            touched: None,
         }
     }
 
@@ -66,7 +55,6 @@ impl Dirty {
             clear,
             forbidden: Some(end),
             shown: None,
-            touched: None,
         }
     }
 
@@ -79,11 +67,6 @@ impl Dirty {
             shown: Some(shown),
             ..Self::leaving(taken, 0)
         }
-    }
-
-    /// The same, of which so many pages have got memory at the most.
-    pub(crate) fn with_touched(self, touched: Option<usize>) -> Dirty {
-        Dirty { touched, ..self }
     }
 
     /// Where its first byte is, before any step.
@@ -114,12 +97,11 @@ impl Dirty {
         }
         let end = self.discard.end;
         let block = (end - 1) / BLOCK * BLOCK;
-        if self.shown.is_some()
-            && let Some(forbidden) = self.forbidden
-            && self.touched_at_most(SHOWN_STEP / FAULT_AROUND)
+        // In the middle of a block it is known that too many are there.
+        if let (Some(_), Some(forbidden)) = (&self.shown, self.forbidden)
+            && forbidden == end
+            && let Some(start) = self.shown_step(reservation)
         {
-            let least = (block + BLOCK).saturating_sub(HIDDEN_AT_ONCE);
-            let start = least.max(self.discard.start);
             reservation.hide(start, forbidden - start)?;
             self.forbidden = Some(start);
             self.discard.end = start;
@@ -144,29 +126,36 @@ impl Dirty {
         Ok(())
     }
 
-    fn touched_at_most(&self, pages: usize) -> bool {
-        self.touched.is_some_and(|touched| touched <= pages)
+    /// Where blocks begin that can be mapped anew at once, since few of their pages are there; `None` if the last block alone
+    /// has too many, or it cannot be seen.
+    fn shown_step(&self, reservation: &AddressRange) -> Option<usize> {
+        let (mut end, mut start, mut there) = (self.discard.end, None, 0);
+        for _ in 0..SHOWN_BLOCKS {
+            let least = ((end - 1) / BLOCK * BLOCK).max(self.discard.start);
+            there += reservation.present(least, end - least)?;
+            if there > SHOWN_STEP {
+                break;
+            }
+            start = Some(least);
+            if least == self.discard.start {
+                break;
+            }
+            end = least;
+        }
+        start
     }
 
-    /// Where the next pages to be given back begin: `least` or behind it. Whether a page of a file has a copy cannot be
-    /// seen, so that each counts as if it had.
+    /// Where the next pages to be given back begin: `least` or behind it. Each page of a file counts as one with memory.
     fn next(&self, reservation: &AddressRange, least: usize, most: usize) -> io::Result<usize> {
         let end = self.discard.end;
         let least = match &self.shown {
             Some(shown) if (shown.start + 1..=shown.end).contains(&end) => {
                 let least = least.max(shown.start);
-                let most = match self.touched_at_most(SHOWN_COPIES) {
-                    true => most.max(SHOWN_STEP),
-                    false => most,
-                };
                 return Ok(least.max(end.saturating_sub(most * PAGE)));
             }
             Some(shown) if end > shown.end => least.max(shown.end),
             _ => least,
         };
-        if self.touched_at_most(most) {
-            return Ok(least);
-        }
         Ok(end - reservation.suffix(least, end - least, most)?)
     }
 }

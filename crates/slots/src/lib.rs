@@ -7,8 +7,8 @@
 //!
 //! 1. **Detaching is constant.** A dropped memory or stack is put at the end of a queue of dirty ranges
 //!    ([`range_pool`]); no page is touched, nothing is allocated.
-//! 2. **Cleaning is stepped.** A step visits a bounded number of pages that have memory, and of others at most those of
-//!    one page table, or of 16 where so few can have memory that none needs to be looked at. Each page that was accessible is visited once.
+//! 2. **Cleaning is stepped.** A step visits a bounded number of pages that have memory or show a file, and of others at
+//!    most those of four page tables. Each page that was accessible is visited once.
 //! 3. **A clean range reads as zero**, whatever its last user left there.
 //! 4. **Any system call may fail.** A range on which one fails has another user only after a retry has cleaned it.
 //!
@@ -22,7 +22,7 @@
 //! |---|---|
 //! | a reserved mapping, of which parts are accessible | [`address_range`] |
 //! | making a part of it read as zero | `cleaning` |
-//! | how many of its pages can have memory | `faults` |
+//! | which of its pages are there, if they show a file | `present` |
 //! | what memories hold from the beginning | [`contents`] |
 //! | equal ranges: taken, detached, cleaned later | [`range_pool`]; one in use: `taken` |
 //! | linear memories | [`slot`] |
@@ -33,7 +33,7 @@ pub mod address_range;
 mod cleaning;
 pub mod contents;
 pub mod engine;
-mod faults;
+mod present;
 pub mod range_pool;
 pub mod slot;
 pub mod stack;

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use crate::address_range::PAGE;
 use crate::cleaning::Dirty;
 use crate::contents::Contents;
-use crate::faults::Faults;
+use crate::present::Present;
 use crate::range_pool::{Claim, CleanState, Cleaned, PoolState, RangePool, Retried};
 use crate::taken::Taken;
 
@@ -85,6 +85,8 @@ impl SlotPool {
     ///
     /// The system's, when the address space is limited.
     pub fn new(capacity: usize, keep_resident: usize) -> io::Result<SlotPool> {
+        // While files can be opened.
+        Present::of_process();
         Ok(SlotPool {
             ranges: Arc::new(RangePool::new(capacity, STRIDE, 0)?),
             keep_resident: keep_resident.min(SLOT_BYTES).next_multiple_of(PAGE),
@@ -162,7 +164,6 @@ impl SlotPool {
             resident,
             hidden,
             shown: None,
-            faults: Faults::so_far(),
         })
     }
 }
@@ -179,8 +180,6 @@ pub(crate) struct Slot {
     hidden: usize,
     /// Where in the reservation contents are shown.
     shown: Option<Range<usize>>,
-    /// Of the thread that took it, then.
-    faults: Option<Faults>,
 }
 
 impl Slot {
@@ -201,12 +200,6 @@ impl Slot {
         let bytes = contents.bytes();
         self.shown = Some(start + bytes.start..start + bytes.end);
         Ok(())
-    }
-
-    /// So many of its pages have memory at the most: those that had some when it was taken, and one for each fault since.
-    fn touched(&self) -> Option<usize> {
-        let since = Faults::so_far()?.since(self.faults?)?;
-        Some(since + self.resident.div_ceil(PAGE))
     }
 
     /// Makes the first `bytes` bytes accessible; fewer than are accessible already changes
@@ -246,14 +239,13 @@ impl Drop for Slot {
             accessible: kept,
             resident,
         };
-        let touched = self.touched();
         // The block after its end is the slot's own: slots are multiples of blocks.
         let taken = std::mem::take(&mut self.taken);
         let dirty = match self.shown.take() {
             Some(shown) => Dirty::showing(taken, shown),
             None => Dirty::leaving(taken, kept),
         };
-        pool.ranges.detach(dirty.with_touched(touched), then);
+        pool.ranges.detach(dirty, then);
     }
 }
 
