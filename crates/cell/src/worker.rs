@@ -41,6 +41,8 @@ struct State {
     until: u64,
     /// It waits for a request and was not woken for one.
     is_idle: bool,
+    /// It was made or woken for a request, and has not looked for one yet.
+    is_called: bool,
     /// Pages of the host's memory that were charged for an exchange.
     held_pages: u64,
     /// Woken when a client goes.
@@ -59,6 +61,7 @@ impl Worker {
                 current: None,
                 until: 0,
                 is_idle: false,
+                is_called: true,
                 held_pages: 0,
                 watcher,
             }),
@@ -82,6 +85,7 @@ impl Worker {
     fn poll_next(&self, context: &mut Context<'_>) -> Poll<Option<Arc<Exchange>>> {
         let mut state = self.state();
         state.is_idle = false;
+        state.is_called = false;
         if state.taken == self.service.serving.reuse {
             return Poll::Ready(None);
         }
@@ -184,7 +188,14 @@ impl Worker {
 
     /// Whether it waits for a request. The caller wakes it: it is not idle from here on.
     pub(crate) fn take_idle(&self) -> bool {
-        std::mem::take(&mut self.state().is_idle)
+        let mut state = self.state();
+        state.is_called |= state.is_idle;
+        std::mem::take(&mut state.is_idle)
+    }
+
+    /// Whether it is on its way to a request that waits.
+    pub(crate) fn is_called(&self) -> bool {
+        self.state().is_called
     }
 
     /// Its execution has ended by itself: what it was answering fails, and the reason is kept for the

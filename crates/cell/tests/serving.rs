@@ -256,6 +256,23 @@ fn requests_beyond_the_concurrency_wait() {
 }
 
 #[test]
+fn no_more_instances_are_made_than_requests_wait() {
+    let cell = cell();
+    let server = web(&cell, at_a_time(16, Fresh::Tenant));
+    let groups = || server.tenant.statement().expect("alive").groups;
+    let own = groups();
+    for waiting in 1..=3 {
+        let mut clients: Vec<_> = (0..waiting).map(|_| server.send("/sleep?ms=300")).collect();
+        std::thread::sleep(Duration::from_millis(150));
+        assert_eq!(groups(), own + 2 * waiting, "two for each");
+        for client in &mut clients {
+            assert_eq!(receive(client).expect("a response").status, 200);
+        }
+        std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+#[test]
 fn an_instance_answers_as_many_requests_as_it_may() {
     let cell = cell();
     let three = Serving {

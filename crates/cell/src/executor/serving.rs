@@ -90,6 +90,12 @@ impl Serving {
         }
     }
 
+    /// Executions that are on their way to requests that wait.
+    fn called(&self) -> usize {
+        let called = self.workers.iter().filter(|one| one.worker.is_called());
+        called.count()
+    }
+
     /// An execution is given a request, whose time begins.
     fn give(&mut self, now: u64) {
         let timeout = u64::try_from(self.service.serving.timeout.as_nanos()).unwrap_or(u64::MAX);
@@ -264,7 +270,9 @@ impl Executor {
             }
             serving.look_at = serving.deadline(Some(until));
         }
-        if serving.service.lane().is_empty() {
+        // Making or waking more would only delay those that are on their way.
+        let waiting = serving.service.lane().len();
+        if waiting == 0 || waiting <= serving.called() {
             return Next::Nothing;
         }
         let mut workers = serving.workers.iter();
