@@ -135,10 +135,30 @@ pub(super) struct Extent {
 /// of a write.
 #[inline]
 pub(super) fn measure(file: BorrowedFd<'_>) -> Result<Extent> {
-    let status = status(file, StatxFlags::SIZE | StatxFlags::BLOCKS)?;
+    let fields = StatxFlags::SIZE | StatxFlags::BLOCKS;
+    let status = settled(file, fields, status(file, fields)?)?;
     Ok(Extent {
         bytes: status.stx_size,
-        on_disk: status.stx_blocks.saturating_mul(BLOCK),
+        on_disk: on_disk(&status),
+    })
+}
+
+/// Returns the bytes that a file takes of its disk.
+pub(super) fn on_disk(status: &Statx) -> u64 {
+    status.stx_blocks.saturating_mul(BLOCK)
+}
+
+/// Returns a status of an open file in which all its blocks are counted, after one that may be of a file that is being
+/// written out: for a moment ext4 counts the blocks that it takes from the reserved ones nowhere
+/// (`ext4_da_update_reserve_space`). Looks again if there are fewer blocks than bytes.
+pub(super) fn settled(file: BorrowedFd<'_>, fields: StatxFlags, first: Statx) -> Result<Statx> {
+    if on_disk(&first) >= first.stx_size {
+        return Ok(first);
+    }
+    let second = status(file, fields)?;
+    Ok(match second.stx_blocks > first.stx_blocks {
+        true => second,
+        false => first,
     })
 }
 

@@ -5,7 +5,7 @@ use leasehold_cell::{
     Capture, Cell, Directory, Ended, Exit, Lease, Output, Program, StartError, StartRequest,
     Surroundings,
 };
-use leasehold_lease::ByteSize;
+use leasehold_lease::{ByteSize, Nanoseconds};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -342,6 +342,114 @@ fn a_file_that_was_closed_and_removed_leaves_its_space_to_the_next() {
         let surroundings = beneath(directory.path(), true);
         let program = program.expect("it compiles");
         let (ended, _) = run(&cell, program, disk(4 << 20, 1), surroundings);
+        assert_eq!(ended.exit, Exit::Code(0), "{directory:?}");
+        assert!(ended.refusals.is_empty(), "{:?}", ended.refusals);
+    }
+}
+
+/// Two tasks open one name 3,000 times each, so that it is made or its file is emptied, write 60,000 bytes, and every other
+/// time remove the name. Then writes 32 KiB to another file until that is refused, and exits with how often it was not.
+const TWO_TASKS_ON_ONE_FILE: &str = r#"(module
+  (import "leasehold_kernel" "task_start" (func $task_start (param i32 i32) (result i64)))
+  (import "leasehold_kernel" "task_wait" (func $task_wait (param i32) (result i64)))
+  (import "leasehold_kernel" "semaphore_create" (func $semaphore_create (param i32) (result i64)))
+  (import "leasehold_kernel" "semaphore_try_down" (func $semaphore_try_down (param i32) (result i64)))
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "path_unlink_file" (func $unlink (param i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_close" (func $close (param i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 3)
+  (data (i32.const 0) "fileleft")
+  (data (i32.const 16) "x\00")
+  (data (i32.const 32) "\00\00\01\00\60\ea\00\00") ;; 60,000 bytes at 64 KiB
+  (data (i32.const 40) "\00\00\01\00\00\80\00\00") ;; 32 KiB at 64 KiB
+  (func $open (param $name i32) (param $flags i32) (result i32)
+    (local $errno i32)
+    (local.set $errno (call $path_open (i32.const 3) (i32.const 0) (local.get $name) (i32.const 4) (local.get $flags)
+      (i64.const 0x400042) (i64.const 0) (i32.const 0) (i32.const 48)))
+    (if (local.get $errno) (then (call $exit (i32.add (i32.const 100) (local.get $errno)))))
+    (i32.load (i32.const 48)))
+  (func $task (local $turns i32) (local $file i32)
+    (local.set $turns (i32.const 3000))
+    (loop $more
+      (local.set $file (call $open (i32.const 0) (i32.const 9)))
+      ;; Refused if the name has gone meanwhile, since closing the file is not paid for then.
+      (drop (call $write (local.get $file) (i32.const 32) (i32.const 1) (i32.const 56)))
+      (drop (call $close (local.get $file)))
+      (if (i32.and (local.get $turns) (i32.const 1))
+        (then (drop (call $unlink (i32.const 3) (i32.const 0) (i32.const 4)))))
+      (br_if $more (local.tee $turns (i32.sub (local.get $turns) (i32.const 1))))))
+  (func (export "_start") (local $first i64) (local $second i64) (local $code i64) (local $file i32) (local $writes i32)
+    ;; Tasks share the table of capabilities: a program that finds a semaphore at 1 is a task.
+    (if (i64.eq (call $semaphore_try_down (i32.const 1)) (i64.const -9))
+      (then (call $task) (return)))
+    (drop (call $semaphore_create (i32.const 0)))
+    (local.set $first (call $task_start (i32.const 16) (i32.const 2)))
+    (local.set $second (call $task_start (i32.const 16) (i32.const 2)))
+    (local.set $code (i64.or
+      (call $task_wait (i32.wrap_i64 (local.get $first))) (call $task_wait (i32.wrap_i64 (local.get $second)))))
+    (if (i64.ne (local.get $code) (i64.const 0)) (then (call $exit (i32.wrap_i64 (local.get $code)))))
+    (drop (call $unlink (i32.const 3) (i32.const 0) (i32.const 4)))
+    (local.set $file (call $open (i32.const 4) (i32.const 1)))
+    (loop $fill
+      (local.set $writes (i32.add (local.get $writes) (i32.const 1)))
+      (br_if $fill (i32.eqz (call $write (local.get $file) (i32.const 40) (i32.const 1) (i32.const 56)))))
+    (call $exit (i32.sub (local.get $writes) (i32.const 1)))))"#;
+
+#[test]
+fn tasks_that_make_empty_and_remove_one_file_lose_nothing_of_their_share() {
+    // Of 32 times 32 KiB, each is charged a page more before it is written. On a disk one file in some 200,000
+    // is lost to a look at the wrong moment, under known gaps.
+    for (directory, least) in directories().into_iter().zip([31, 29]) {
+        let cell = cell();
+        let program = cell.compile(TWO_TASKS_ON_ONE_FILE.as_bytes());
+        let surroundings = beneath(directory.path(), true);
+        let program = program.expect("it compiles");
+        let (ended, _) = run(&cell, program, disk(1 << 20, 3), surroundings);
+        let Exit::Code(written) = ended.exit else {
+            panic!("{:?}", ended.exit);
+        };
+        let refusals = ended.refusals;
+        assert!(
+            (least..=31).contains(&written),
+            "{directory:?}: {written}, {refusals:?}"
+        );
+    }
+}
+
+/// Writes 60,000 bytes to a file and empties it, 5,000 times; exits with the first errno.
+const EMPTIED_AGAIN_AND_AGAIN: &str = r#"(module
+  (import "wasi_snapshot_preview1" "path_open"
+    (func $path_open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_filestat_set_size" (func $set_size (param i32 i64) (result i32)))
+  (import "wasi_snapshot_preview1" "fd_pwrite" (func $write (param i32 i32 i32 i64 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 3)
+  (data (i32.const 0) "file")
+  (data (i32.const 32) "\00\00\01\00\60\ea\00\00") ;; 60,000 bytes at 64 KiB
+  (func $try (param $errno i32)
+    (if (local.get $errno) (then (call $exit (local.get $errno)))))
+  (func (export "_start") (local $turns i32)
+    (local.set $turns (i32.const 5000))
+    (call $try (call $path_open (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 4) (i32.const 1)
+      (i64.const 0x400042) (i64.const 0) (i32.const 0) (i32.const 48)))
+    (loop $more
+      (call $try (call $write (i32.load (i32.const 48)) (i32.const 32) (i32.const 1) (i64.const 0) (i32.const 56)))
+      (call $try (call $set_size (i32.load (i32.const 48)) (i64.const 0)))
+      (br_if $more (local.tee $turns (i32.sub (local.get $turns) (i32.const 1)))))))"#;
+
+#[test]
+fn a_file_that_is_emptied_gives_back_what_was_charged_for_closing_it() {
+    let mut lease = disk(1 << 20, 1);
+    lease.reclaim.budget = Nanoseconds::new(50_000_000).expect("in range");
+    for directory in directories() {
+        let cell = cell();
+        let program = cell.compile(EMPTIED_AGAIN_AND_AGAIN.as_bytes());
+        let surroundings = beneath(directory.path(), true);
+        let program = program.expect("it compiles");
+        let (ended, _) = run(&cell, program, lease, surroundings);
         assert_eq!(ended.exit, Exit::Code(0), "{directory:?}");
         assert!(ended.refusals.is_empty(), "{:?}", ended.refusals);
     }

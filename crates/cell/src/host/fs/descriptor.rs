@@ -121,6 +121,11 @@ impl Node {
         self.window.lock()
     }
 
+    /// Returns the truncations of the file, if what it takes of a disk is counted.
+    pub(super) fn shrinks(&self) -> Option<&Shrinks> {
+        self.payer.as_ref().map(|payer| &payer.shrinks)
+    }
+
     /// Registers work of another thread on the file.
     pub(crate) fn elsewhere(&self) -> Elsewhere {
         let count = self.payer.as_ref().map(|payer| payer.shrinks.elsewhere());
@@ -336,14 +341,27 @@ impl Node {
 
     /// Changes the size; returns `None` on the cell's thread if that has to wait.
     pub(super) fn resize(&self, site: Site, size: u64) -> Option<Result<()>> {
-        match &self.payer {
-            Some(payer) => {
-                let (disk, file) = (payer.files.account().disk(), self.as_fd());
-                let resize = || disk.resize(site, (payer.identity, file), size);
-                payer.shrinks.shrink(resize)
-            }
-            None => Some(kernel::resize(self.as_fd(), size)),
+        let Some(payer) = &self.payer else {
+            return Some(kernel::resize(self.as_fd(), size));
+        };
+        let disk = payer.files.account().disk();
+        let _alone = disk.alone(site)?;
+        let _turn = payer.shrinks.turn(site)?;
+        let resize = || disk.resize((payer.identity, self.as_fd()), size);
+        let resized = payer.shrinks.shrink(resize);
+        Some(resized.map(|owed| self.pay_back(payer, owed)))
+    }
+
+    /// Gives pages back that are charged for closing the file beyond those that are `owed` for that.
+    fn pay_back(&self, payer: &DiskPayer, owed: u32) {
+        let mut grown = self.grown();
+        let paid = grown.as_ref().map_or(0, Lent::count);
+        let mut back = None;
+        if let Some(grown) = &mut *grown {
+            grown.move_to(&mut back, paid.saturating_sub(owed));
         }
+        let back = back.as_ref().map_or(0, Lent::count);
+        payer.files.account().disk().paid_back(payer.identity, back);
     }
 
     /// Waits until the file is on the disk.

@@ -5,8 +5,8 @@
 //! too, but never below zero: data that existed before the tenant is no credit. A file without a
 //! name is refunded when the tenant has closed it everywhere.
 //!
-//! Writes of one tenant may be concurrent. Calls that shrink or remove files are exclusive, so that
-//! they never overlap the measurement of a write.
+//! Writes of one tenant may be concurrent, but not to one file. Calls that shrink or remove files are
+//! exclusive, so that they never overlap the measurement of a write.
 
 use super::class::{Class, Site, kind_of};
 use super::last_close::{Grows, LastClose, pages_of};
@@ -22,11 +22,6 @@ use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
 use std::time::{Duration, Instant};
-
-/// Returns the bytes that a file takes of its disk.
-fn bytes_of(status: &Statx) -> u64 {
-    status.stx_blocks.saturating_mul(kernel::BLOCK)
-}
 
 /// Returns the bytes charged for a symbolic link with a target of `says` bytes; a short target is kept with the
 /// name. The charge is the same on every file system, even where block counts omit links because they are in
@@ -263,6 +258,13 @@ impl Disk {
         }
     }
 
+    /// So many pages of them were given back.
+    pub(super) fn paid_back(&self, identity: Identity, pages: u32) {
+        if let Some(seen) = self.open().get_mut(&identity) {
+            seen.last_close.pay_back(pages);
+        }
+    }
+
     /// Checks that a name of a file with this status may be removed: that closing it is paid for, if it has
     /// no name then. `None` while it may be one that is being opened or closed: that can be
     /// [waited for](Self::wait_for_close). Requires the exclusive lock.
@@ -277,7 +279,7 @@ impl Disk {
         if kind_of(status) != FileType::RegularFile || status.stx_nlink > 1 {
             return Some(Ok(()));
         }
-        let size = status.stx_size.max(bytes_of(status));
+        let size = status.stx_size.max(kernel::on_disk(status));
         let open = self.open();
         match open.get(&identity(status)) {
             Some(seen) if seen.last_close.is_paid(size, None) => Some(Ok(())),
@@ -364,7 +366,7 @@ impl Disk {
         }
         match self.open().get_mut(&identity(status)) {
             Some(seen) => seen.is_nameless = true,
-            None => give(&self.bytes, bytes_of(status)),
+            None => give(&self.bytes, kernel::on_disk(status)),
         }
     }
 
@@ -374,31 +376,20 @@ impl Disk {
         open.get(&identity).is_none_or(|seen| seen.is_shrunk)
     }
 
-    /// Changes the size of a file that is open; `None` on the cell's thread if something else is done.
+    /// Changes the size of a file that is open; returns the pages that are owed for its last close then. Requires
+    /// the exclusive lock, and the file's [turn](super::shrinks::Shrinks::turn).
     pub(super) fn resize(
         &self,
-        site: Site,
         (identity, file): (Identity, BorrowedFd<'_>),
         size: u64,
-    ) -> Option<Result<()>> {
-        let _alone = self.alone(site)?;
+    ) -> Result<u32> {
+        if i64::try_from(size).is_err() {
+            return Err(Errno::INVAL);
+        }
         let mut is_paid = true;
         if let Some(seen) = self.open().get_mut(&identity) {
             seen.is_shrunk = true;
             is_paid = !seen.is_nameless || seen.last_close.is_paid(size, None);
-        }
-        Some(self.resize_alone((identity, file), size, is_paid))
-    }
-
-    /// Changes the size of a file; makes it larger only if its last close `is_paid` then.
-    fn resize_alone(
-        &self,
-        (identity, file): (Identity, BorrowedFd<'_>),
-        size: u64,
-        is_paid: bool,
-    ) -> Result<()> {
-        if i64::try_from(size).is_err() {
-            return Err(Errno::INVAL);
         }
         let before = kernel::measure(file)?;
         if size > before.bytes && !is_paid {
@@ -406,24 +397,25 @@ impl Disk {
         }
         kernel::resize(file, size)?;
         let after = kernel::measure(file)?;
-        if after.bytes < before.bytes
-            && let Some(seen) = self.open().get_mut(&identity)
-        {
-            let pages = |bytes: u64, on_disk| pages_of(bytes.max(on_disk));
-            let had = pages(before.bytes, before.on_disk);
-            let has = pages(after.bytes, after.on_disk).min(had);
-            seen.last_close.shrank(had, has);
-        }
         let (was, is) = (before.on_disk, after.on_disk);
-        if is <= was {
-            give(&self.bytes, was - is);
-            return Ok(());
+        match is.checked_sub(was) {
+            None | Some(0) => give(&self.bytes, was - is),
+            // Not every file system leaves out what was never written.
+            Some(more) => self.take(more).inspect_err(|_| {
+                // It was of this size a moment ago.
+                let _ = kernel::resize(file, before.bytes);
+            })?,
         }
-        // Not every file system leaves out what was never written.
-        self.take(is - was).inspect_err(|_| {
-            // It was of this size a moment ago.
-            let _ = kernel::resize(file, before.bytes);
-        })
+        let mut open = self.open();
+        let Some(seen) = open.get_mut(&identity) else {
+            return Ok(u32::MAX);
+        };
+        let has = after.bytes.max(is);
+        if after.bytes < before.bytes {
+            let had = pages_of(before.bytes.max(was));
+            seen.last_close.shrank(had, pages_of(has).min(had));
+        }
+        Ok(seen.last_close.owed(has))
     }
 }
 

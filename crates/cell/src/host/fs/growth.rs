@@ -106,6 +106,10 @@ impl Growth {
             taken.bytes += std::mem::take(&mut taken.awaited);
         }
         let _together = disk.together(site)?;
+        let _turn = match node.shrinks() {
+            Some(shrinks) => Some(shrinks.turn(site)?),
+            None => None,
+        };
         let size = || kernel::measure(node.as_fd());
         let before = match size() {
             Ok(before) => before,
@@ -126,7 +130,7 @@ impl Growth {
         let written = write();
         let grown = match size() {
             Ok(after) if after.on_disk >= before.on_disk => after.on_disk - before.on_disk,
-            // Another tenant may have made the file smaller: the amount that this write took is not known.
+            // Another process may have made the file smaller: the amount that this write took is not known.
             Ok(_) | Err(_) => taken.bytes,
         };
         match taken.bytes.checked_sub(grown) {

@@ -51,6 +51,14 @@ pub(super) struct Grows {
     pub(super) begins: bool,
 }
 
+impl Grows {
+    const NONE: Self = Self {
+        paid: 0,
+        pages: 0,
+        begins: false,
+    };
+}
+
 /// Returns the number of pages that so many bytes are in.
 pub(super) fn pages_of(bytes: u64) -> u64 {
     bytes.div_ceil(PAGE as u64)
@@ -90,6 +98,11 @@ impl LastClose {
         self.paid = self.paid.saturating_add(pages);
     }
 
+    /// Counts so many charged pages less.
+    pub(super) fn pay_back(&mut self, pages: u32) {
+        self.paid = self.paid.saturating_sub(pages);
+    }
+
     /// Records a growth by so many pages.
     pub(super) fn grew(&mut self, pages: u32, begins: bool) {
         self.grown = self.grown.saturating_add(pages.into());
@@ -108,11 +121,22 @@ impl LastClose {
     /// Whether the last close is paid for if the file has so many bytes, after this growth. Any of several
     /// descriptors may be the last, and what is charged for the others is gone then.
     pub(super) fn is_paid(self, bytes: u64, grows: Option<Grows>) -> bool {
-        let grows = grows.unwrap_or(Grows {
-            paid: 0,
-            pages: 0,
-            begins: false,
-        });
+        let grows = grows.unwrap_or(Grows::NONE);
+        let pays = match self.descriptors {
+            1 => u64::from(self.paid) + u64::from(grows.paid),
+            _ => u64::from(OPENED),
+        };
+        self.price(bytes, grows) <= pays
+    }
+
+    /// Returns the pages that pay for the last close of the file with so many bytes through any of its descriptors;
+    /// each is charged [`OPENED`] at the least.
+    pub(super) fn owed(self, bytes: u64) -> u32 {
+        let price = self.price(bytes, Grows::NONE).max(OPENED.into());
+        u32::try_from(price).unwrap_or(u32::MAX)
+    }
+
+    fn price(self, bytes: u64, grows: Grows) -> u64 {
         let pages = pages_of(bytes);
         let found = pages.saturating_sub(self.grown.saturating_add(grows.pages));
         let made = u64::from(self.extents) + u64::from(grows.begins);
@@ -121,12 +145,7 @@ impl LastClose {
             false => 0,
         };
         // The charge of a descriptor is for the first extent, too.
-        let owed = pages + extents.saturating_sub(1) * u64::from(EXTENT_PAGES);
-        let pays = match self.descriptors {
-            1 => u64::from(self.paid) + u64::from(grows.paid),
-            _ => u64::from(OPENED),
-        };
-        owed <= pays
+        pages + extents.saturating_sub(1) * u64::from(EXTENT_PAGES)
     }
 }
 

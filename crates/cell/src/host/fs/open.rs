@@ -114,14 +114,17 @@ impl Request {
             Err(errno) if self.create && !site.is_undecided(errno) => {
                 // The kernel reports why it was not opened, or creates it.
                 disk.take_file()?;
-                let created = match (site, self.exclusive) {
-                    (Site::Cell(Class::Cached), _) => {
-                        self.create_promptly(files, start, path, is_missing)
+                let (created, is_new) = match site {
+                    Site::Cell(Class::Cached) => {
+                        let created = self.create_promptly(files, start, path, is_missing);
+                        (created, true)
                     }
-                    (_, true) => open(OFlags::CREATE | OFlags::EXCL),
-                    (_, false) => open(OFlags::CREATE),
+                    Site::Cell(_) | Site::Blocking => self.create(open),
                 };
-                (created.inspect_err(|_| disk.give_file()), true)
+                if !is_new || created.is_err() {
+                    disk.give_file();
+                }
+                (created, is_new)
             }
             opened => (opened, false),
         };
@@ -135,6 +138,18 @@ impl Request {
             }
             Err(errno) if site.is_undecided(errno) => Ok(None),
             Err(errno) => Err(errno),
+        }
+    }
+
+    /// Creates the file, or opens it if that is allowed and it was created meanwhile; whether it is new.
+    fn create<T>(&self, open: impl Fn(OFlags) -> Result<T>) -> (Result<T>, bool) {
+        match open(OFlags::CREATE | OFlags::EXCL) {
+            Err(Errno::EXIST) if !self.exclusive => match open(OFlags::empty()) {
+                // What is there is a link to a name that is missing.
+                Err(Errno::NOENT) => (open(OFlags::CREATE), true),
+                opened => (opened, false),
+            },
+            created => (created, true),
         }
     }
 

@@ -109,7 +109,8 @@ pub(super) fn look(
     path: &CStr,
 ) -> Option<Result<Option<Statx>>> {
     let held = hold(account, site, directory, path)?;
-    Some(held.map(|found| found.map(|(status, _)| status)))
+    let settled = |(status, file): (_, OwnedFd)| kernel::settled(file.as_fd(), FIELDS, status);
+    Some(held.and_then(|found| found.map(settled).transpose()))
 }
 
 /// Returns the status as [`look`], and the file with it. Closing the file takes a bounded time on the cell's

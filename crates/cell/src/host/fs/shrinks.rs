@@ -2,8 +2,10 @@
 //!
 //! A descriptor remembers the blocks of its last measured write. Writing to these blocks again
 //! takes no disk space, unless the file was shrunk meanwhile. Every file that tenants of the
-//! process have open therefore has a state, which every truncation by any tenant changes.
+//! process have open therefore has a state, which every truncation by any tenant changes. Changes that
+//! are measured take turns, so that no growth is measured twice.
 
+use super::class::Site;
 use super::disk::Identity;
 use crate::host::kernel::BLOCK;
 use leasehold_crossing::{Mutex, MutexGuard};
@@ -26,6 +28,8 @@ struct File {
     state: AtomicU64,
     /// [Work](super::elsewhere) of other threads on it.
     elsewhere: Arc<AtomicUsize>,
+    /// Held while a change is made and measured.
+    turn: Mutex<()>,
 }
 
 type States = HashMap<Identity, Weak<File>>;
@@ -60,6 +64,15 @@ impl Shrinks {
     /// Returns the count of work that other threads do on the file.
     pub(super) fn elsewhere(&self) -> &Arc<AtomicUsize> {
         &self.file.elsewhere
+    }
+
+    /// Begins a change that is measured, waiting for those of others where that is allowed; `None` on the
+    /// cell's thread if one is being made.
+    pub(super) fn turn(&self, site: Site) -> Option<MutexGuard<'_, ()>> {
+        match site {
+            Site::Blocking => Some(self.file.turn.lock()),
+            Site::Cell(_) => self.file.turn.try_lock(),
+        }
     }
 
     /// Returns the state of the file, if it is not being made smaller.
