@@ -147,7 +147,7 @@ impl Wake for Unpark {
 }
 
 /// Polls until there is a result.
-fn wait<T>(mut poll: impl FnMut(&mut TaskContext<'_>) -> Poll<T>) -> Result<T> {
+pub(super) fn wait<T>(mut poll: impl FnMut(&mut TaskContext<'_>) -> Poll<T>) -> Result<T> {
     let waker = Waker::from(Arc::new(Unpark(std::thread::current())));
     let mut context = TaskContext::from_waker(&waker);
     let deadline = Instant::now() + PATIENCE;

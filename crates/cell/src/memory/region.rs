@@ -30,7 +30,7 @@ use leasehold_reclaim::GroupId;
 const MOST: usize = 16;
 
 /// Pages that are pinned or removed between two checks for preemption.
-const STEP: u32 = 64;
+const STEP: u32 = 32;
 
 /// Why a region was not mapped.
 #[derive(Debug)]

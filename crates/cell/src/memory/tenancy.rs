@@ -15,7 +15,7 @@ use leasehold_reclaim::GroupId;
 const PATIENCE: u32 = 4;
 
 /// Resident pages whose addresses are freed in one step, or up to a page table more.
-const STEP: u32 = 512;
+const STEP: u32 = 64;
 
 /// Places in the swap file that a tenant with this limit may come to need: a memory that grows is
 /// given places ahead, a quarter more than it has, and what is written out is so in clusters.

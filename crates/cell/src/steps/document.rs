@@ -14,9 +14,8 @@ what has no row is refused. The functions enforce the caps, but for the known ga
 the guest to where it goes back, the canonical ABI included and the guest's own allocator excluded; one that
 is longer than its row, and than what the host itself adds, is counted (`Cell::steps`). `leasehold calibrate`
 [measures](reference/profile.md#host-steps) the rows at their caps: where the column says *measured*, a step may
-take what the profile has, and the ceiling without one; *as* another row, if both are counted under that one;
-*ceiling*, if the row is not measured. A bound is above the ceiling only where 99 of 100 steps took no less
-when they were measured. The longest row that a program reaches is its tenant's longest step in the admission test.
+take what the profile has, and the ceiling without one; *as* another row, if both are counted under that one.
+A bound is above the ceiling only where 99 of 100 steps took no less when they were measured. The longest row that a program reaches is its tenant's longest step in the admission test.
 ";
 
 /// The page.
@@ -41,7 +40,6 @@ fn line(page: &mut String, id: RowId) {
     let counted = id.counted_as();
     let longest = match row.longest {
         Longest::Fault => "a fault of this host".to_owned(),
-        Longest::Ceiling if !row.is_measured => "ceiling".to_owned(),
         Longest::Ceiling if counted != id => format!("as `{}`", counted.row().name),
         Longest::Ceiling => "measured".to_owned(),
     };

@@ -292,8 +292,8 @@ fn longest(timed: impl Iterator<Item = (RowId, u64)>) -> (RowId, u64) {
 /// Whether only tenants that page reach the row.
 fn is_paging(id: RowId) -> bool {
     let row = id.row();
-    let of_cell = row.interface == CELL
-        && matches!(row.name, "fault" | "attach" | "detach" | "withdraw regions");
+    let of_cell =
+        row.interface == CELL && matches!(row.name, "fault" | "detach" | "withdraw regions");
     of_cell || row.longest == Longest::Fault
 }
 

@@ -32,9 +32,6 @@ pub struct Row {
     pub takes: &'static [Held],
     /// The threads that it runs on.
     pub runs: Runs,
-    /// Whether `leasehold calibrate` measures it, or the row that it is
-    /// [counted as](RowId::counted_as). If not, it keeps the ceiling.
-    pub is_measured: bool,
 }
 
 /// The longest step of a row.
@@ -77,13 +74,7 @@ impl Row {
             holds: "",
             takes: &[],
             runs: Runs::Cell,
-            is_measured: true,
         }
-    }
-
-    const fn unmeasured(mut self) -> Self {
-        self.is_measured = false;
-        self
     }
 
     const fn caps(mut self, caps: &'static [Cap]) -> Self {
@@ -241,7 +232,7 @@ const PROGRAM: &[Held] = &[
 /// Every host step. The order has no meaning.
 pub static TABLE: &[Row] = &ROWS;
 
-static ROWS: [Row; 353] = [
+static ROWS: [Row; 352] = [
     // WASI preview 1.
     row(PREVIEW1, "args_get").caps(&[STRINGS, STRING_COUNT]),
     row(PREVIEW1, "args_sizes_get").caps(&[STRINGS, STRING_COUNT]),
@@ -536,8 +527,7 @@ static ROWS: [Row; 353] = [
     row(HTTP, "[method]outgoing-request.body")
         .caps(&[REQUESTS])
         .takes(&[Held::HostPage])
-        .holds("a slot of the arena, and a request's bodies")
-        .unmeasured(),
+        .holds("a slot of the arena, and a request's bodies"),
     row(HTTP, "[method]outgoing-request.method").caps(&[FIELDS]),
     row(HTTP, "[method]outgoing-request.set-method")
         .caps(&[FIELDS])
@@ -569,8 +559,7 @@ static ROWS: [Row; 353] = [
     row(HTTP_OUT, "handle")
         .caps(&[FIELDS, REQUESTS])
         .takes(&[Held::HostPage])
-        .holds("a request, its bodies and its response")
-        .unmeasured(),
+        .holds("a request, its bodies and its response"),
     row(HTTP, "[constructor]outgoing-response").holds("a slot of the arena"),
     row(HTTP, "[method]outgoing-response.status-code"),
     row(HTTP, "[method]outgoing-response.set-status-code"),
@@ -581,23 +570,17 @@ static ROWS: [Row; 353] = [
     row(HTTP, "[resource-drop]outgoing-response"),
     row(HTTP, "[static]response-outparam.set").caps(&[FIELDS]),
     row(HTTP, "[resource-drop]response-outparam"),
-    row(HTTP, "[method]incoming-response.status").unmeasured(),
+    row(HTTP, "[method]incoming-response.status"),
     row(HTTP, "[method]incoming-response.headers")
         .caps(&[FIELDS])
-        .holds("fields in the arena")
-        .unmeasured(),
-    row(HTTP, "[method]incoming-response.consume")
-        .holds("a slot of the arena")
-        .unmeasured(),
-    row(HTTP, "[resource-drop]incoming-response").unmeasured(),
-    row(HTTP, "[method]future-incoming-response.subscribe")
-        .holds("a slot of the arena")
-        .unmeasured(),
+        .holds("fields in the arena"),
+    row(HTTP, "[method]incoming-response.consume").holds("a slot of the arena"),
+    row(HTTP, "[resource-drop]incoming-response"),
+    row(HTTP, "[method]future-incoming-response.subscribe").holds("a slot of the arena"),
     row(HTTP, "[method]future-incoming-response.get")
         .caps(&[FIELDS])
-        .holds("fields in the arena")
-        .unmeasured(),
-    row(HTTP, "[resource-drop]future-incoming-response").unmeasured(),
+        .holds("fields in the arena"),
+    row(HTTP, "[resource-drop]future-incoming-response"),
     row(HTTP, "[method]incoming-body.stream").takes(ENTRY),
     row(HTTP, "[static]incoming-body.finish").holds("a slot of the arena"),
     row(HTTP, "[resource-drop]incoming-body"),
@@ -765,17 +748,13 @@ static ROWS: [Row; 353] = [
     row("leasehold:kernel/region", "write").caps(&[REGION_COPY]),
     row(KERNEL, "region_create_mapped")
         .caps(&[PAGES])
-        .takes(&[Held::Memory, Held::PagedPage])
-        .unmeasured(),
-    row(KERNEL, "region_map")
-        .takes(&[Held::Memory, Held::PagedPage])
-        .unmeasured(),
-    row(KERNEL, "region_map_at").caps(&[PAGES]).unmeasured(),
-    row(KERNEL, "data_length").caps(&[NAME]).unmeasured(),
+        .takes(&[Held::Memory, Held::PagedPage]),
+    row(KERNEL, "region_map").takes(&[Held::Memory, Held::PagedPage]),
+    row(KERNEL, "region_map_at").caps(&[PAGES]),
+    row(KERNEL, "data_length").caps(&[NAME]),
     row(KERNEL, "data_map")
         .caps(&[NAME, PAGES])
-        .takes(&[Held::Memory, Held::PagedPage])
-        .unmeasured(),
+        .takes(&[Held::Memory, Held::PagedPage]),
     row(KERNEL, "timer_create").holds("a slot of the arena"),
     row("leasehold:kernel/timer", "create").holds("a slot of the arena"),
     row(KERNEL, "timer_set"),
@@ -785,33 +764,27 @@ static ROWS: [Row; 353] = [
     row(KERNEL, "task_start").caps(&[ARGUMENTS]).takes(PROGRAM),
     row("leasehold:kernel/task", "start")
         .caps(&[ARGUMENTS])
-        .takes(PROGRAM)
-        .unmeasured(),
+        .takes(PROGRAM),
     row(KERNEL, "task_wait"),
-    row("leasehold:kernel/task", "wait").unmeasured(),
+    row("leasehold:kernel/task", "wait"),
     row(KERNEL, "task_stop"),
-    row("leasehold:kernel/task", "stop").unmeasured(),
+    row("leasehold:kernel/task", "stop"),
     row(KERNEL, "tenant_create").holds("a group"),
-    row("leasehold:kernel/tenant", "create")
-        .holds("a group")
-        .unmeasured(),
+    row("leasehold:kernel/tenant", "create").holds("a group"),
     row(KERNEL, "tenant_start")
         .caps(&[ARGUMENTS])
         .takes(PROGRAM),
     row("leasehold:kernel/tenant", "start")
         .caps(&[ARGUMENTS])
-        .takes(PROGRAM)
-        .unmeasured(),
+        .takes(PROGRAM),
     row(KERNEL, "tenant_grant").holds("a slot of the arena"),
-    row("leasehold:kernel/tenant", "grant")
-        .holds("a slot of the arena")
-        .unmeasured(),
+    row("leasehold:kernel/tenant", "grant").holds("a slot of the arena"),
     row(KERNEL, "tenant_wait"),
-    row("leasehold:kernel/tenant", "wait").unmeasured(),
+    row("leasehold:kernel/tenant", "wait"),
     row(KERNEL, "tenant_end"),
-    row("leasehold:kernel/tenant", "end").unmeasured(),
+    row("leasehold:kernel/tenant", "end"),
     row(KERNEL, "tenant_statement"),
-    row("leasehold:kernel/tenant", "statement").unmeasured(),
+    row("leasehold:kernel/tenant", "statement"),
     // Steps of the engine that no call names.
     row(ENGINE, "instruction")
         .caps(&[CALL, BULK, TABLE_BULK, LENDS])
@@ -820,7 +793,7 @@ static ROWS: [Row; 353] = [
     row(ENGINE, "table.grow")
         .caps(&[TABLE_GROWTH, TABLE_ELEMENTS])
         .takes(&[Held::TableElement]),
-    row(ENGINE, "throw").caps(&[HANDLERS]).unmeasured(),
+    row(ENGINE, "throw").caps(&[HANDLERS]),
     row(ENGINE, "string").caps(&[STRING, WIDE_STRING]),
     row(ENGINE, "instantiate")
         .caps(&[GLOBALS, SEGMENTS, COMPONENTS])
@@ -835,12 +808,11 @@ static ROWS: [Row; 353] = [
     row(ENGINE, "store drop").caps(&[HANDLES, ALL_HANDLES, REQUESTS]),
     // Steps of the cell for a tenant.
     row(CELL, "fault").fault(),
-    row(CELL, "attach").unmeasured(),
-    row(CELL, "detach").caps(&[PAGES]).unmeasured(),
-    row(CELL, "withdraw regions").caps(&[PAGES]).unmeasured(),
+    row(CELL, "detach").caps(&[PAGES]),
+    row(CELL, "withdraw regions").caps(&[PAGES]),
     row(CELL, "admit"),
     row(CELL, "start: charge").takes(PROGRAM),
-    row(CELL, "start: share").caps(&[PAGES]).unmeasured(),
+    row(CELL, "start: share").caps(&[PAGES]),
     row(CELL, "start: surround").caps(&[STRINGS, STRING_COUNT]),
     row(CELL, "start: open a directory"),
     row(CELL, "start: assemble"),

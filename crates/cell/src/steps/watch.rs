@@ -12,7 +12,7 @@
 
 use super::pages::visited;
 use super::raised::{RaisedSteps, RowDrift, TRIAL, lowest_bound, raised_from};
-use super::table::{CEILING_NS, RowId, TABLE, step};
+use super::table::{CEILING_NS, CELL, ENGINE, RowId, TABLE, step};
 use super::ticks::{self, Rate};
 use crate::clock::{thread_blocks, thread_cpu_ns};
 use crate::profile::Profile;
@@ -50,8 +50,8 @@ pub struct StepUse {
 pub struct StepSamples {
     /// The row.
     pub row: RowId,
-    /// Each step, ns of wall time, in the order in which they were taken: the first
-    /// few thousand since the samples were taken away last.
+    /// Each step, and of calls of imports the longest of each, ns of wall time, in the order in which they were taken: the
+    /// first few thousand since the samples were taken away last. A call of many short steps would hide its long one.
     pub ns: Vec<u64>,
 }
 
@@ -176,6 +176,8 @@ struct Watch {
     next: Cell<RowId>,
     /// When the step began, ticks.
     began: Cell<u64>,
+    /// Whether the step goes on with the call of an earlier one.
+    continues: Cell<bool>,
     counts: [Count; TABLE.len()],
     /// When the thread's processor time was read last, ticks; 0 if the thread slept since.
     base: Cell<u64>,
@@ -201,6 +203,7 @@ thread_local! {
             at: Cell::new(Position::START),
             next: Cell::new(INSTRUCTION),
             began: Cell::new(0),
+            continues: Cell::new(false),
             counts: [const { Count::NEW }; TABLE.len()],
             base: Cell::new(0),
             base_cpu_ns: Cell::new(0),
@@ -232,6 +235,14 @@ impl Watch {
 
     #[inline]
     fn begin(&self) {
+        self.continues.set(false);
+        self.began.set(ticks::now());
+    }
+
+    /// Begins a further step of a call.
+    #[inline]
+    fn begin_again(&self) {
+        self.continues.set(true);
         self.began.set(ticks::now());
     }
 
@@ -267,7 +278,12 @@ impl Watch {
         let row = self.at.get().row;
         let is_sampled = SAMPLED.with_borrow_mut(|samples| {
             let samples = samples.as_mut()?.get_mut(row.0 as usize)?;
-            if samples.len() < SAMPLES {
+            let is_import = !matches!(row.row().interface, ENGINE | CELL);
+            let goes_on = is_import && self.continues.get();
+            let of_call = samples.last_mut().filter(|_| goes_on);
+            if let Some(longest) = of_call {
+                *longest = took.max(*longest);
+            } else if samples.len() < SAMPLES {
                 samples.push(took);
             }
             Some(())
@@ -488,7 +504,7 @@ pub(crate) fn hook(what: CallHook) {
                         .unwrap_or(at.unnamed);
                     at.in_host = true;
                 });
-                watch.begin();
+                watch.begin_again();
             }
         }
     });
@@ -532,7 +548,7 @@ pub(crate) fn resume(at: Position) {
         watch.next.set(at.unnamed);
         watch.polled.set(true);
         if at.in_host {
-            watch.begin();
+            watch.begin_again();
         }
     });
 }
@@ -555,7 +571,7 @@ pub(crate) fn next() {
     WATCH.with(|watch| {
         if watch.polled.get() && watch.at.get().in_host {
             watch.end();
-            watch.begin();
+            watch.begin_again();
         }
     });
 }
@@ -640,11 +656,13 @@ pub(crate) fn uses() -> Vec<StepUse> {
 
 #[cfg(test)]
 mod tests {
-    use super::was_kept_waiting;
     use super::{
         CEILING_NS, SAMPLED, hook, next, resume, sample, slept, suspend, take_samples, uses,
     };
-    use super::{INSTANTIATE, INSTRUCTION, Position, RaisedSteps, STRING, TRIAL, enter, settle};
+    use super::{
+        INSTANTIATE, INSTRUCTION, Position, RaisedSteps, STRING, TRIAL, enter, name_next, settle,
+    };
+    use super::{RowId, was_kept_waiting};
     use crate::profile::Profile;
     use std::sync::Arc;
     use std::time::{Duration, Instant};
@@ -706,15 +724,31 @@ mod tests {
     }
 
     #[test]
-    fn steps_that_are_sampled_are_kept_until_they_are_taken_away() {
+    fn of_each_call_of_an_import_the_longest_step_is_sampled() {
         enter(&Profile::free(), Arc::default());
         sample();
+        let import = RowId::find("wasi:io/poll", "poll").expect("a row");
         resume(Position::START);
-        next();
+        hook(CallHook::CallingWasm);
+        for _ in 0..2 {
+            name_next(import);
+            hook(CallHook::CallingHost);
+            std::thread::sleep(Duration::from_millis(1));
+            // The guest's allocator is called in the middle, and the call goes on later.
+            for _ in 0..300 {
+                hook(CallHook::CallingWasm);
+                hook(CallHook::ReturningFromWasm);
+                next();
+            }
+            resume(suspend());
+            hook(CallHook::ReturningFromHost);
+        }
         suspend();
         let samples = take_samples();
-        assert_eq!(samples.len(), 1);
-        assert_eq!(samples[0].ns.len(), 2);
+        let called = samples.iter().find(|samples| samples.row == import);
+        let called = called.expect("calls");
+        assert_eq!(called.ns.len(), 2);
+        assert!(called.ns.iter().all(|ns| *ns >= 1_000_000), "{called:?}");
         assert_eq!(take_samples(), []);
         SAMPLED.set(None);
     }

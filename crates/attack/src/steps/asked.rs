@@ -1,0 +1,68 @@
+//! HTTP requests that a guest sends, with heads at their caps, and responses with as much.
+
+use super::served::{COUNT, wait};
+use crate::component::wrap;
+use crate::offer::World;
+use anyhow::{Context, Result, ensure};
+use leasehold_cell::calibrate::Effort;
+use leasehold_cell::exchange::{ExchangeLimits, Fields, Outbox, Outlet, ResponseHead};
+use leasehold_cell::steps::StepSamples;
+use leasehold_cell::{Cell, Exit, Lease, StartRequest, Surroundings};
+use leasehold_lease::Nanoseconds;
+use std::sync::Arc;
+use std::thread;
+
+/// Sends requests that are answered at once; returns the steps that it took.
+///
+/// # Errors
+/// When the program cannot be started, or does not get its answers.
+pub(super) fn samples(cell: &Cell, effort: Effort) -> Result<Vec<StepSamples>> {
+    let rounds = match effort {
+        Effort::Quick => 10,
+        Effort::Full => 200,
+    };
+    let text = include_str!("asked.wat")
+        .replace("COUNT", &COUNT.to_string())
+        .replace("ROUNDS", &rounds.to_string());
+    let mut lease = Lease::default();
+    lease.reclaim.budget = Nanoseconds::new(1_000_000_000).context("a budget")?;
+    let program = cell.compile(&wrap(wat::parse_str(&text)?, World::Attack)?)?;
+    let outbox = Arc::new(Outbox::new(ExchangeLimits::default(), 1));
+    let tenant = cell.start_tenant(StartRequest {
+        program,
+        lease,
+        surroundings: Surroundings {
+            outgoing: Some(Arc::new(Outlet::new(outbox.clone()))),
+            ..Surroundings::default()
+        },
+    })?;
+    // The end of the tenant closes the outbox.
+    let answering = thread::spawn(move || answer(&outbox));
+    let ended = tenant.wait()?;
+    ensure!(
+        ended.exit == Exit::Code(0),
+        "requests that are sent: {:?}",
+        ended.exit
+    );
+    answering
+        .join()
+        .map_err(|_| anyhow::anyhow!("the answers failed"))??;
+    Ok(cell.take_step_samples())
+}
+
+/// Answers every call, until the outbox is closed.
+fn answer(outbox: &Outbox) -> Result<()> {
+    while let Some(mut call) = wait(|context| outbox.poll_take(context))? {
+        let mut fields = Fields::new(ExchangeLimits::default().head_bytes);
+        while fields.push("x", b"1234567").is_ok() {}
+        let head = ResponseHead {
+            status: 200,
+            fields,
+        };
+        // A guest that has given the call up waits for no answer.
+        if call.half.respond(head).is_ok() {
+            call.half.finish(None);
+        }
+    }
+    Ok(())
+}
