@@ -438,12 +438,12 @@ impl Cell {
         request.surroundings.stdout.prepare();
         request.surroundings.stderr.prepare();
         let promised = self.promise(&request)?;
-        // Without a directory there is nothing that it could open.
-        let files = match request.surroundings.dirs.is_empty() {
-            true => None,
-            false => Some(limit::Promise::make(request.lease.files.open)),
-        };
-        let files = files
+        let outlet = request.surroundings.outgoing.as_ref();
+        let calls = outlet.map_or(0, |outlet| outlet.outbox().concurrency());
+        let has_dirs = !request.surroundings.dirs.is_empty();
+        let demand = limit::Demand::of_tenant(&request.lease, has_dirs, calls);
+        let files = demand
+            .map(limit::Promise::make)
             .transpose()
             .map_err(|refused| StartError::Full(refused.to_string()))?;
         let client = Client {

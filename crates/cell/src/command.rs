@@ -38,7 +38,7 @@ pub(crate) enum Command {
         engine: Arc<EngineParts>,
         /// The processor reservation that it requests.
         promised: Option<Promised>,
-        /// The number of files that it may open, if it has a directory.
+        /// The descriptors that it may have, if any.
         files: Option<limit::Promise>,
         client: Client,
     },

@@ -147,6 +147,7 @@ pub use drift::{ClassCosts, CostClass, Price};
 pub use ended::{Ended, Reclaimed};
 pub use entropy::open_entropy;
 pub use exit::Exit;
+pub use host::fs::limit::{Promise as DescriptorPromise, Refused as DescriptorsRefused};
 pub use kill_bound::{KillDelay, kill_bound, reservation_for_ends};
 pub use leasehold_crossing::Bell;
 pub use leasehold_exchange as exchange;

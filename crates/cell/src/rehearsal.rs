@@ -9,7 +9,7 @@ use crate::build_error::BuildError;
 use crate::config::CellConfig;
 use crate::drift::Price;
 use crate::host::fs::account::Account;
-use crate::host::fs::limit;
+use crate::host::fs::limit::{self, Refused as DescriptorsRefused};
 use crate::host::fs::preopen::Preopen;
 use crate::host::io::Io;
 use crate::host::io::pool::Promise;
@@ -62,6 +62,8 @@ pub struct RehearsedStart<'a> {
     pub has_store: bool,
     /// Whether it answers requests.
     pub is_handler: bool,
+    /// HTTP requests that it may send at a time; 0 if it may send none.
+    pub calls: u32,
 }
 
 impl Rehearsal {
@@ -76,6 +78,15 @@ impl Rehearsal {
             threads: Vec::new(),
             programs: HashMap::new(),
         }
+    }
+
+    /// Rehearses a listener that accepts so many connections at a time, before the tenants.
+    ///
+    /// # Errors
+    /// When a process would not have the descriptors.
+    pub fn listen(&mut self, connections: u32) -> Result<(), DescriptorsRefused> {
+        self.descriptors
+            .add(limit::Demand::of_listener(connections))
     }
 
     /// Whether the program of a start could be read, so far as it decides about the start. Of another one, as much is
@@ -103,8 +114,8 @@ impl Rehearsal {
         }
         let full = |refused: &dyn std::fmt::Display| StartError::Full(refused.to_string());
         let has_dirs = !surroundings.dirs.is_empty();
-        if has_dirs {
-            let promised = self.descriptors.add(lease.files.open);
+        if let Some(demand) = limit::Demand::of_tenant(lease, has_dirs, start.calls) {
+            let promised = self.descriptors.add(demand);
             promised.map_err(|refused| full(&refused))?;
         }
         let paging = lease.memory.paging.map_or(0, |paging| {

@@ -35,6 +35,7 @@ fn rehearse(program: &Path, lease: &Lease, dirs: &[&Path]) -> Result<(), StartEr
         surroundings: &surroundings(dirs),
         has_store: false,
         is_handler: false,
+        calls: 0,
     })
 }
 
@@ -120,6 +121,7 @@ fn what_the_process_does_not_have_for_all_is_refused_to_the_last() {
             surroundings: &surroundings,
             has_store: false,
             is_handler: false,
+            calls: 0,
         })
     };
     start().expect("one half");

@@ -170,7 +170,8 @@ struct Guarded {
     may_read: bool,
 }
 
-fn guarded(needs: &Needs<'_>) -> Vec<Guarded> {
+/// The places that this tenant may not reach.
+fn guarded(needs: &Needs<'_>, tenant: &TenantSpec) -> Vec<Guarded> {
     let entry = |what| {
         move |path| Guarded {
             what,
@@ -178,11 +179,22 @@ fn guarded(needs: &Needs<'_>) -> Vec<Guarded> {
             may_read: false,
         }
     };
-    let leases = needs.control.leases.clone().map(|path| Guarded {
-        what: "the lease file",
-        path,
-        may_read: true,
-    });
+    let readable = |what| {
+        move |path| Guarded {
+            what,
+            path,
+            may_read: true,
+        }
+    };
+    let leases = needs.control.leases.clone().map(readable("the lease file"));
+    let others = || {
+        needs
+            .tenants
+            .iter()
+            .filter(|other| other.name != tenant.name)
+    };
+    let programs = others().map(|other| other.component.clone());
+    let data = others().flat_map(|other| other.data.iter().map(|data| data.file.clone()));
     let swaps = needs
         .tenants
         .iter()
@@ -210,6 +222,8 @@ fn guarded(needs: &Needs<'_>) -> Vec<Guarded> {
         .chain(stores.map(entry("the store of a tenant")))
         .chain([processes])
         .chain(leases)
+        .chain(programs.map(readable("the program of another tenant")))
+        .chain(data.map(readable("a data set of another tenant")))
         .collect()
 }
 
@@ -225,7 +239,7 @@ pub(crate) fn check_directories(
     if tenant.dirs.is_empty() {
         return Ok(());
     }
-    let guarded = guarded(needs);
+    let guarded = guarded(needs, tenant);
     for directory in &tenant.dirs {
         let ours = Chain::of(&directory.host);
         let refused = |relation: &str| {

@@ -10,8 +10,8 @@ use crate::run::{failure, surroundings};
 use crate::stores::Stores;
 use leasehold_cell::memory;
 use leasehold_cell::profile::Profile;
-use leasehold_cell::{Rehearsal, RehearsedStart};
-use leasehold_lease::{LeaseFile, TenantSpec};
+use leasehold_cell::{DescriptorsRefused, Rehearsal, RehearsedStart};
+use leasehold_lease::{LeaseFile, Listener, TenantSpec};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -95,6 +95,12 @@ impl Hindrances {
             }
         };
         let mut rehearsal = Rehearsal::new(start.profile.cloned().unwrap_or_else(Profile::free));
+        for listener in &*file.listeners {
+            if let Err(refused) = rehearsal.listen(listener.connections) {
+                let message = no_descriptors(start.leases, listener, &refused);
+                all.add(None, Failure::Configuration(message));
+            }
+        }
         for tenant in &file.tenants {
             if !rehearsal.reads(&tenant.component) {
                 all.untested.push(format!(
@@ -166,6 +172,16 @@ fn lines(text: &mut String, what: &str, all: impl ExactSizeIterator<Item = Strin
     }
 }
 
+/// Why a listener cannot have so many connections.
+pub(crate) fn no_descriptors(
+    file: &Path,
+    listener: &Listener,
+    refused: &DescriptorsRefused,
+) -> String {
+    let (file, name, found) = (file.display(), &listener.name, listener.connections);
+    format!("{file}: listener.{name}.connections: found {found}: {refused}")
+}
+
 fn rehearse(rehearsal: &mut Rehearsal, tenant: &TenantSpec) -> Result<(), Failure> {
     let surroundings = surroundings(tenant, &Stores::default());
     let start = RehearsedStart {
@@ -174,6 +190,10 @@ fn rehearse(rehearsal: &mut Rehearsal, tenant: &TenantSpec) -> Result<(), Failur
         surroundings: &surroundings,
         has_store: tenant.keyvalue.is_some(),
         is_handler: tenant.http.is_some(),
+        calls: tenant
+            .outgoing
+            .as_ref()
+            .map_or(0, |lease| lease.concurrency),
     };
     let rehearsed = rehearsal.start(&start);
     rehearsed.map_err(|error| failure(error).of_tenant(&tenant.name))

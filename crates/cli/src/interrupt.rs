@@ -3,7 +3,7 @@
 
 use crate::exit::Failure;
 use crate::output;
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
+use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGXFSZ};
 use signal_hook::flag;
 use std::cell::Cell;
 use std::sync::Arc;
@@ -89,6 +89,15 @@ fn raised_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
 }
 
 /// From now on these signals raise this flag.
+/// From now on a write beyond a limit on the size of files (`ulimit -f`) is an error of the call, and not the end of the
+/// process with all its tenants.
+///
+/// # Errors
+/// When the system refuses it.
+pub(crate) fn outlive_large_files() -> Result<(), Failure> {
+    raise(&[SIGXFSZ], &Arc::default())
+}
+
 fn raise(signals: &[i32], raised: &Arc<AtomicBool>) -> Result<(), Failure> {
     for signal in signals {
         flag::register(*signal, raised.clone()).map_err(|error| Failure::Host(error.into()))?;

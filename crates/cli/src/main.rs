@@ -171,7 +171,8 @@ fn main() -> ExitCode {
         _ => access_log::Form::Text,
     });
     let profile = arguments.profile.as_deref();
-    let result = match arguments.command {
+    let begun = interrupt::outlive_large_files();
+    let result = begun.and_then(|()| match arguments.command {
         Command::Run(arguments) => run::main(*arguments, profile),
         Command::Admit(arguments) => admit::main(&arguments, profile),
         Command::Simulate(arguments) => simulate::main(&arguments),
@@ -199,7 +200,7 @@ fn main() -> ExitCode {
         Command::Study(arguments) => study::main(arguments, profile),
         Command::Generate(arguments) => generate::main(&arguments),
         Command::Child(arguments) => study::child(arguments),
-    };
+    });
     output::end();
     let code = match (result, output::lost()) {
         (Ok(_), Some(lost)) => {

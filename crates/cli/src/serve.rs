@@ -8,6 +8,7 @@ use crate::access_log::{AccessLog, Form};
 use crate::confinement::{Control, Origin, parent};
 use crate::costs;
 use crate::exit::Failure;
+use crate::hindrances::no_descriptors;
 use crate::host_steps;
 use crate::interrupt::{Hangups, Interrupt, LOOK};
 use crate::leases;
@@ -20,10 +21,10 @@ use crate::run::{failure, load, load_handler, surroundings};
 use crate::stores::Stores;
 use crate::up::memory::Areas;
 use crate::up::{OnHost, Running, report};
-use leasehold_cell::{Cell, Input, Surroundings};
+use leasehold_cell::{Cell, DescriptorPromise, Input, Surroundings};
 use leasehold_confine::Thread;
 use leasehold_front::{Drained, Front, FrontError, Options, Sampling, Site, Sockets};
-use leasehold_lease::{Http, LeaseFile, Nanoseconds, TenantSpec};
+use leasehold_lease::{Http, LeaseFile, Listener, Nanoseconds, TenantSpec};
 use leasehold_node::trace::{Begin, Endpoint, Exporter};
 use leasehold_node::view::EventKind;
 use leasehold_node::{
@@ -133,6 +134,8 @@ impl Arguments {
 /// What is started beside the cell.
 struct Beside {
     front: Front,
+    /// Those of the clients' connections.
+    descriptors: Vec<DescriptorPromise>,
     server: Option<Server>,
     outgoing: Requests,
     exporter: Option<Arc<Exporter>>,
@@ -251,6 +254,14 @@ fn operate(
         .cell
         .open(&arguments.leases, &file, profile, &control, |cell| {
             let host = |error: std::io::Error| Failure::Host(error.into());
+            let set_aside = |listener: &Listener| {
+                let promised = DescriptorPromise::of_listener(listener.connections);
+                promised.map_err(|refused| {
+                    let message = no_descriptors(&arguments.leases, listener, &refused);
+                    Failure::Configuration(message)
+                })
+            };
+            let descriptors = listeners.iter().map(set_aside).collect::<Result<_, _>>()?;
             let outgoing = prepared.start(cell.own_core())?;
             let exporter = collector.map(|collector| {
                 let begin = Begin {
@@ -299,6 +310,7 @@ fn operate(
             let server = server.transpose().map_err(host)?;
             Ok(Beside {
                 front,
+                descriptors,
                 server,
                 outgoing,
                 exporter,
@@ -314,6 +326,7 @@ fn operate(
         beside:
             Beside {
                 front,
+                descriptors: _descriptors,
                 server,
                 outgoing,
                 exporter,

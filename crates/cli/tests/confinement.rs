@@ -403,6 +403,45 @@ fn a_profile_that_others_could_have_written_is_refused() {
 }
 
 #[test]
+fn no_tenant_may_write_to_the_program_or_to_a_data_set_of_another_one() {
+    let home = Home::new();
+    fs::create_dir_all(home.path("work/theirs")).expect("made");
+    fs::copy(guest("hello.wasm"), home.path("work/theirs/hello.wasm")).expect("copied");
+    fs::write(home.path("work/theirs/data"), "data").expect("written");
+    let admitted = |write: bool, program: &str, data: &str| {
+        let text = format!(
+            "[tenant.a]\ncomponent = {hello:?}\nreclaim = {{ budget = \"50ms\" }}\n\
+             dirs = [{{ host = \"work/theirs\", guest = \"/data\", write = {write} }}]\n\
+             [tenant.b]\ncomponent = {program:?}\nreclaim = {{ budget = \"50ms\" }}\n{data}\n",
+            hello = guest("hello.wasm"),
+        );
+        fs::write(home.path("leases.toml"), text).expect("written");
+        let output = home.run(&["admit", &home.text("leases.toml")]);
+        let said = [&*output.stdout, &*output.stderr].concat();
+        String::from_utf8_lossy(&said).into_owned()
+    };
+    let data = "memory = { reserve = \"1MiB\", limit = \"2MiB\", swap = \"swap\" }\ndata = [{ name = \"x\", file = \"work/theirs/data\" }]";
+    let cases = [
+        (
+            "work/theirs/hello.wasm",
+            "",
+            "contains the program of another tenant",
+        ),
+        (
+            &*guest("hello.wasm"),
+            data,
+            "contains a data set of another tenant",
+        ),
+    ];
+    for (program, data, words) in cases {
+        let refused = admitted(true, program, data);
+        assert!(refused.contains(words), "{refused}");
+        let allowed = admitted(false, program, data);
+        assert!(!allowed.contains(words), "{allowed}");
+    }
+}
+
+#[test]
 fn without_a_home_no_file_in_a_place_that_all_can_guess_is_read() {
     let home = Home::new();
     fs::create_dir_all(home.path("tmp/leasehold")).expect("made");

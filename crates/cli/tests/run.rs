@@ -826,3 +826,37 @@ fn what_a_lease_file_says_of_the_cell_holds_for_a_program_that_is_run_alone() {
     let (code, said) = run("memory = \"1MiB\"");
     assert_eq!(code, Some(77), "{said}");
 }
+
+#[test]
+fn a_file_larger_than_the_process_may_write_is_an_errno_for_its_tenant() {
+    let leasehold = Leasehold::new();
+    let program = leasehold.write(
+        "large.wat",
+        r#"(module
+          (import "wasi_snapshot_preview1" "path_open"
+            (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+          (import "wasi_snapshot_preview1" "fd_pwrite" (func $write (param i32 i32 i32 i64 i32) (result i32)))
+          (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+          (memory (export "memory") 1)
+          (data (i32.const 0) "f") (data (i32.const 16) "\00\00\00\00\01\00\00\00")
+          (func (export "_start")
+            (drop (call $open (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 1)
+              (i64.const 64) (i64.const 0) (i32.const 0) (i32.const 32)))
+            (call $exit (call $write (i32.load (i32.const 32)) (i32.const 16) (i32.const 1)
+              (i64.const 2000000000) (i32.const 40)))))"#,
+    );
+    let files = leasehold.path("files");
+    std::fs::create_dir(&files).expect("made");
+    let own = leasehold.command(&["run", "--dir", &files.display().to_string(), &program]);
+    let mut limited = Command::new("sh");
+    limited
+        .arg("-c")
+        .arg("ulimit -f 1000000 && exec \"$@\"")
+        .arg("sh");
+    limited.arg(own.get_program()).args(own.get_args());
+    for (name, value) in own.get_envs() {
+        limited.env(name, value.unwrap_or_default());
+    }
+    // `EFBIG`, and not a signal.
+    assert_eq!(limited.output().expect("runs").status.code(), Some(22));
+}

@@ -306,6 +306,50 @@ fn what_cannot_be_served_is_named_before_anything_starts() {
 }
 
 #[test]
+fn clients_take_no_descriptor_that_a_lease_has() {
+    use std::os::unix::process::CommandExt as _;
+    let served = |connections: u32, command: &str| {
+        let listener = format!("connections = {connections}");
+        let leases = Leases::new(&listener, &[("a", "web.wasm", "routes = [\"/*\"]")]);
+        let own = leases.command(command, &[]);
+        // The process may have 700 descriptors, of which 256 are the host's.
+        let mut limited = Command::new("sh");
+        limited
+            .arg("-c")
+            .arg("ulimit -Sn 700 && ulimit -Hn 700 && exec \"$@\"")
+            .arg("sh");
+        limited.arg(own.get_program()).args(own.get_args());
+        limited
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        limited.process_group(0);
+        (leases, limited)
+    };
+    for command in ["serve", "admit"] {
+        let (_leases, mut limited) = served(1024, command);
+        let output = limited.output().expect("runs");
+        let said = [&*output.stdout, &*output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        assert!(!output.status.success(), "{command}: {said}");
+        for word in [
+            "listener.main.connections: found 1024",
+            "1025 descriptors",
+            "444 left",
+        ] {
+            assert!(said.contains(word), "{command}: no {word:?} in {said}");
+        }
+    }
+    let (_leases, mut limited) = served(400, "serve");
+    let mut child = limited.spawn().expect("runs");
+    let listening = Listening::wait(&mut child);
+    let server = Server { child, listening };
+    assert_eq!(server.get("/").0, 200);
+    server.signal(Signal::TERM);
+    assert_eq!(server.end().0, Some(0));
+}
+
+#[test]
 fn a_confined_server_needs_no_system_call_that_is_on_no_list() {
     let leases = Leases::new("", &[("shop", "web.wasm", "routes = [\"/*\"]")]);
     let server = leases.serve(&["--confinement", "trap"]);

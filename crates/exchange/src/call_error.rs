@@ -49,6 +49,9 @@ pub enum CallError {
     /// The head of the response has more bytes than the lease allows.
     #[error("the head of the response is too large")]
     HeadSize,
+    /// The body of the response is coded in another way than in chunks.
+    #[error("the response has a transfer coding that is not known")]
+    Coding,
     /// The connection ended before the response was over.
     #[error("the response is incomplete")]
     Incomplete,
@@ -59,7 +62,7 @@ pub enum CallError {
 
 impl CallError {
     /// All of them, in the order of their reasons.
-    pub(crate) const ALL: [CallError; 17] = [
+    pub(crate) const ALL: [CallError; 18] = [
         CallError::Denied,
         CallError::Prohibited,
         CallError::Malformed,
@@ -75,6 +78,7 @@ impl CallError {
         CallError::ReadTimeout,
         CallError::Protocol,
         CallError::HeadSize,
+        CallError::Coding,
         CallError::Incomplete,
         CallError::Abandoned,
     ];

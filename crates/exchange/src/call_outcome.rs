@@ -73,6 +73,7 @@ impl From<CallError> for CallOutcome {
             CallError::Terminated
             | CallError::Protocol
             | CallError::HeadSize
+            | CallError::Coding
             | CallError::Incomplete => Self::Broken,
             CallError::Abandoned => Self::Abandoned,
         }

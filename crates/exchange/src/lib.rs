@@ -91,7 +91,7 @@ pub use hop_by_hop::is_hop_by_hop;
 pub use intake::Intake;
 pub use lane::{Failed, Lane, NotTaken, UnderWay};
 pub use limits::ExchangeLimits;
-pub use outbox::{Call, CallPlace, CallTimeouts, Outbox, Outlet};
+pub use outbox::{Call, CallPlace, CallTimeouts, IDLE_CONNECTIONS, Outbox, Outlet};
 pub use shared::exchange;
 pub use timing::Timing;
 pub use trailers::may_be_trailer;

@@ -11,6 +11,9 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+/// The most idle connections that are kept for the calls of a tenant.
+pub const IDLE_CONNECTIONS: u32 = 8;
+
 /// How long the parts of a request may take, if the guest says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct CallTimeouts {
@@ -100,6 +103,11 @@ impl Outbox {
     /// How many calls are under way at a time.
     pub const fn concurrency(&self) -> u32 {
         self.concurrency
+    }
+
+    /// Connections that a tenant with so many calls at a time has at the most: idle ones among them.
+    pub const fn connections_of(concurrency: u32) -> u32 {
+        concurrency.saturating_add(IDLE_CONNECTIONS)
     }
 
     /// Takes a place for a call; `None` if as many are under way as may. O(1).

@@ -322,6 +322,7 @@ impl ExchangeBody {
             Cut::Trailers | Cut::Length => (Outcome::Failed, None),
         };
         self.ongoing.ended(outcome, failure);
+        self.ongoing.cut_off();
         cut
     }
 }

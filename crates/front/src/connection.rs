@@ -56,6 +56,8 @@ pub(crate) struct Connection {
     bytes_since: Cell<Option<Instant>>,
     has_served: Cell<bool>,
     is_http2: Cell<bool>,
+    /// The body of a response may end where the connection does (RFC 9112 §6.3).
+    ends_with_bodies: Cell<bool>,
     /// Since then the front drains.
     drains_since: Cell<Option<Instant>>,
     /// What was not sent is not to be sent any more.
@@ -74,6 +76,7 @@ impl Connection {
             bytes_since: Cell::new(None),
             has_served: Cell::new(false),
             is_http2: Cell::new(false),
+            ends_with_bodies: Cell::new(false),
             drains_since: Cell::new(None),
             is_given_up: Cell::new(false),
             requests: RefCell::default(),
@@ -119,6 +122,7 @@ impl Connection {
     fn begin(&self, id: u64, version: Version) {
         self.has_served.set(true);
         self.is_http2.set(version == Version::HTTP_2);
+        self.ends_with_bodies.set(version < Version::HTTP_11);
         self.requests.borrow_mut().insert(id, None);
     }
 
@@ -194,6 +198,14 @@ impl Ongoing {
 
     pub(crate) fn is_http2(&self) -> bool {
         self.connection.is_http2.get()
+    }
+
+    /// The body of the response is cut off, and its connection is closed: by a reset where the end of the connection
+    /// would be taken for that of the body.
+    pub(crate) fn cut_off(&self) {
+        if self.connection.ends_with_bodies.get() {
+            self.connection.is_given_up.set(true);
+        }
     }
 
     /// Decides how it ended, once: what comes later changes nothing of it. Until then, its client is said to

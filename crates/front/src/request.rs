@@ -84,6 +84,10 @@ pub(crate) fn target(parts: &request::Parts, scheme: Scheme) -> Result<Target, R
     }
     let text = |host: &HeaderValue| Target::parse(host.to_str().map_err(|_| NO_HOST_NAME)?);
     match (parts.uri.authority(), host) {
+        // RFC 9112 §3.2.3 has it for CONNECT alone: who routed it by its field Host would be out of step.
+        (Some(_), _) if parts.uri.scheme().is_none() => Err(Rejection::Malformed(
+            "a target that is neither a path nor a whole address",
+        )),
         // RFC 9113 §8.3.1; RFC 9112 §3.2.2 has the field ignored.
         (Some(authority), Some(host)) if parts.version == Version::HTTP_2 => {
             let target = Target::parse(authority.as_str())?;

@@ -167,6 +167,7 @@ fn a_malformed_request_gets_an_error_and_disturbs_no_other() {
         ("GET / HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n".to_owned(), Some(400)),
         ("GET / HTTP/1.1\r\nHost: a b\r\n\r\n".to_owned(), Some(400)),
         ("NONSENSE\r\n\r\n".to_owned(), Some(400)),
+        ("GET shop.example HTTP/1.1\r\nHost: other.example\r\n\r\n".to_owned(), Some(400)),
         ("GET / HTTP/1.1\r\nHost shop.example\r\n\r\n".to_owned(), Some(400)),
         ("GET / HTTP/9.9\r\nHost: shop.example\r\n\r\n".to_owned(), Some(400)),
         (format!("GET /hello HTTP/1.1\r\nHost: shop.example\r\nX: {long}\r\n\r\n"), Some(431)),
@@ -218,6 +219,20 @@ fn a_guest_that_fails_in_its_body_cuts_the_connection() {
     assert!(client.response().is_none(), "it does not look whole");
     let record = node.ended(Outcome::Failed);
     assert_eq!((record.status, record.bytes), (Some(200), 4));
+}
+
+#[test]
+fn a_body_that_ends_with_its_connection_does_not_look_whole_when_it_is_cut_off() {
+    let node = Node::start(&lease("", ""));
+    for (path, is_whole) in [("/half", false), ("/hello", true)] {
+        let mut client = node.connect();
+        client.send(&format!(
+            "GET {path} HTTP/1.0\r\nHost: shop.example\r\n\r\n"
+        ));
+        let mut answer = Vec::new();
+        let read = client.0.read_to_end(&mut answer);
+        assert_eq!(read.is_ok(), is_whole, "{path}: {read:?}");
+    }
 }
 
 #[test]

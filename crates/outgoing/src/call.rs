@@ -258,6 +258,9 @@ fn respond(half: &Half, response: Response<Incoming>) -> Result<(Incoming, u32),
     let limit = half.limits().head_bytes;
     // It does not frame the body then (RFC 9112 §6.3), and may say anything.
     let is_coded = parts.headers.contains_key(TRANSFER_ENCODING);
+    if !is_only_chunked(&parts.headers) {
+        return Err(CallError::Coding);
+    }
     let of_connection = named_by_connection(&parts.headers);
     let is_shown = |name: &str| {
         let is_length = is_coded && name == CONTENT_LENGTH.as_str();
@@ -266,6 +269,13 @@ fn respond(half: &Half, response: Response<Incoming>) -> Result<(Incoming, u32),
     let fields = fields(&parts.headers, limit, is_shown)?;
     let _ = half.respond(ResponseHead { status, fields });
     Ok((body, limit))
+}
+
+/// Whether the body has no coding that the guest, which does not see the field, would take for the body itself.
+fn is_only_chunked(headers: &HeaderMap) -> bool {
+    let fields = headers.get_all(TRANSFER_ENCODING).iter();
+    let mut codings = fields.flat_map(|field| field.as_bytes().split(|byte| *byte == b','));
+    codings.all(|coding| coding.trim_ascii().eq_ignore_ascii_case(b"chunked"))
 }
 
 /// The names of fields that belong to the connection, since the other side says so (RFC 9110 §7.6.1).

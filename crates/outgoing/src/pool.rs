@@ -3,13 +3,11 @@
 use crate::body::RequestBody;
 use crate::connect::Target;
 use hyper::client::conn::http1::SendRequest;
+use leasehold_exchange::IDLE_CONNECTIONS;
 use std::cell::RefCell;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
-
-/// Idle connections of a tenant.
-const MOST: usize = 8;
 
 /// How long a connection stays idle.
 const IDLE: Duration = Duration::from_secs(10);
@@ -56,7 +54,7 @@ impl Pool {
     pub(crate) fn put(&self, target: Target, connection: Connection) {
         self.expire();
         let mut idle = self.0.borrow_mut();
-        if idle.len() == MOST {
+        if idle.len() == IDLE_CONNECTIONS as usize {
             idle.remove(0);
         }
         idle.push(Idle {

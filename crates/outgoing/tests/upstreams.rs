@@ -82,3 +82,23 @@ fn a_guest_does_not_see_what_the_host_says_of_the_connection() {
         assert_eq!(fields.get("x-z"), Some(&b"3"[..]));
     });
 }
+
+#[test]
+fn a_guest_does_not_take_a_coding_that_it_does_not_see_for_the_body() {
+    for coding in ["gzip, chunked", "gzip"] {
+        let answer = format!(
+            "HTTP/1.1 200 OK\r\ntransfer-encoding: {coding}\r\nconnection: close\r\n\r\n3\r\nabc\r\n0\r\n\r\n"
+        );
+        ask(answer.leak(), |client| {
+            assert_eq!(
+                status(client),
+                Err(Failure::Call(CallError::Coding)),
+                "{coding}"
+            );
+        });
+    }
+    ask(
+        "HTTP/1.1 200 OK\r\ntransfer-encoding: Chunked\r\n\r\n3\r\nabc\r\n0\r\n\r\n",
+        |client| assert_eq!(status(client), Ok(200)),
+    );
+}

@@ -84,15 +84,18 @@ fn run_all(
     time: Duration,
     progress: &mut dyn FnMut(&str),
 ) -> Result<(BTreeMap<String, StepTime>, Vec<String>)> {
+    let (began, mut failed) = (Instant::now(), Vec::new());
+    let goes_on = || began.elapsed() < time;
+    let mut seen = Seen::default();
+    // First, since its cell has memory to give back when it ends: the process is confined soon after the last one.
+    progress("mapped pages");
+    seen.add(undisturbed(|| paged::samples(effort), goes_on)?);
     let mut config = CellConfig::new(Profile::free());
     config.sample_steps = true;
     config.realtime = true;
     let cell = Cell::start(config)?;
     let stores = tempfile::tempdir()?;
     let store = Arc::new(Store::open(&stores.path().join("store"), 1 << 20)?);
-    let (began, mut failed) = (Instant::now(), Vec::new());
-    let goes_on = || began.elapsed() < time;
-    let mut seen = Seen::default();
     for (what, programs) in [
         ("starts and ends", own_programs(effort)?),
         ("fields of HTTP", vec![fields(effort)?]),
@@ -133,9 +136,6 @@ fn run_all(
     for samples in called::samples(&cell, effort)? {
         seen.add(samples);
     }
-    drop(cell);
-    progress("mapped pages");
-    seen.add(undisturbed(|| paged::samples(effort), goes_on)?);
     Ok((seen.times(), failed))
 }
 

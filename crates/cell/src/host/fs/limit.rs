@@ -1,13 +1,15 @@
-//! Divides the descriptors of the process among tenants.
+//! Divides the descriptors of the process among tenants and listeners.
 //!
 //! The limit of the process is raised to what the host allows when the first cell starts. A part is
-//! reserved for the host; the rest is promised to tenants. Each tenant can open as many files as
-//! its lease states, regardless of the others.
+//! reserved for the host; the rest is promised to tenants, and to listeners for their clients. Each tenant can open as
+//! many files and connections as its lease states, regardless of the others and of whoever connects.
 //!
 //! The kernel's table of descriptors grows as numbers are used, and each time the thread that opens a file waits for
 //! every processor (`synchronize_rcu`, 4 to 17 ms). So it is made large enough when descriptors are promised, on the
 //! controller's thread.
 
+use leasehold_exchange::Outbox;
+use leasehold_lease::Lease;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::pipe;
@@ -42,42 +44,104 @@ pub(crate) fn raise() {
     });
 }
 
-/// The promise that a tenant can open so many files, until this is dropped.
+/// Descriptors that are set aside, until this is dropped.
 #[derive(Debug)]
-pub(crate) struct Promise(u64);
+pub struct Promise(u64);
 
-/// Why a promise cannot be made.
+/// Why descriptors cannot be set aside.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Refused {
+#[non_exhaustive]
+pub enum Refused {
+    /// The process does not have so many left.
     #[error(
-        "{wanted} descriptors were asked for (`files.open`, and {CLOSING} that may wait to be closed); the \
-         process has {left} left of {limit}, with {RESERVE} kept for the host: raise `ulimit -n`"
+        "{wanted} descriptors were asked for ({what}); the process has {left} left of {limit}, with {RESERVE} kept for \
+         the host: raise `ulimit -n`"
     )]
-    TooMany { wanted: u64, left: u64, limit: u64 },
+    TooMany {
+        /// Descriptors.
+        wanted: u64,
+        /// What for.
+        what: &'static str,
+        /// Those that are not set aside yet.
+        left: u64,
+        /// Those that the process may have.
+        limit: u64,
+    },
+    /// The host does not give the table.
     #[error("the host refuses a table of {descriptors} descriptors: {error}")]
     Table {
+        /// Descriptors in the table.
         descriptors: u64,
+        /// Why not.
         error: std::io::Error,
     },
 }
 
+/// The descriptors of one tenant, or of one listener.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Demand {
+    wanted: u64,
+    what: &'static str,
+}
+
+impl Demand {
+    /// Those of a tenant with this lease; `None` if it needs none. Without a directory there is nothing that it could
+    /// open. `calls` are the HTTP requests that it may send at a time.
+    pub(crate) fn of_tenant(lease: &Lease, has_dirs: bool, calls: u32) -> Option<Self> {
+        let files = match has_dirs {
+            true => u64::from(lease.files.open) + u64::from(CLOSING),
+            false => 0,
+        };
+        let connections = match calls {
+            0 => 0,
+            calls => u64::from(Outbox::connections_of(calls)),
+        };
+        let what = match (files, connections) {
+            (0, 0) => return None,
+            (_, 0) => "`files.open`, and 32 that may wait to be closed",
+            (0, _) => "`outgoing.concurrency`, and 8 idle connections",
+            (_, _) => {
+                "`files.open`, 32 that may wait to be closed, `outgoing.concurrency`, and 8 idle connections"
+            }
+        };
+        let wanted = files + connections;
+        Some(Self { wanted, what })
+    }
+
+    /// Those of a listener that accepts so many connections at a time: one more is accepted and closed.
+    pub(crate) fn of_listener(connections: u32) -> Self {
+        Self {
+            wanted: u64::from(connections) + 1,
+            what: "`connections` of a listener, and one that is closed at once",
+        }
+    }
+}
+
 impl Promise {
-    /// Promises a tenant that it can open `open` files. Takes milliseconds where the kernel's table has to grow for
-    /// that: not for a cell's thread.
+    /// Sets descriptors aside for a listener that accepts so many connections at a time, once a cell has started. Takes
+    /// milliseconds where the kernel's table has to grow.
     ///
     /// # Errors
     /// When the process does not have so many left, or the host does not give the table.
-    pub(crate) fn make(open: u32) -> Result<Self, Refused> {
+    pub fn of_listener(connections: u32) -> Result<Self, Refused> {
+        Self::make(Demand::of_listener(connections))
+    }
+
+    /// Sets descriptors aside. Takes milliseconds where the kernel's table has to grow for that: not for a cell's thread.
+    ///
+    /// # Errors
+    /// When the process does not have so many left, or the host does not give the table.
+    pub(crate) fn make(demand: Demand) -> Result<Self, Refused> {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let promise = Self::make_of(open, limit)?;
+        let promise = Self::make_of(demand, limit)?;
         make_room(PROMISED.load(Ordering::Acquire) + RESERVE, limit)?;
         Ok(promise)
     }
 
-    fn make_of(open: u32, limit: u64) -> Result<Self, Refused> {
+    fn make_of(demand: Demand, limit: u64) -> Result<Self, Refused> {
         loop {
             let promised = PROMISED.load(Ordering::Acquire);
-            let all = promised_with(promised, open, limit)?;
+            let all = promised_with(promised, demand, limit)?;
             let order = (Ordering::AcqRel, Ordering::Acquire);
             if PROMISED
                 .compare_exchange(promised, all, order.0, order.1)
@@ -89,32 +153,32 @@ impl Promise {
     }
 }
 
-/// Returns the sum of promises with `open` files of one more tenant, where a process may have `limit`
-/// descriptors.
-fn promised_with(promised: u64, open: u32, limit: u64) -> Result<u64, Refused> {
-    let wanted = u64::from(open) + u64::from(CLOSING);
+/// Returns the sum of promises with one more, where a process may have `limit` descriptors.
+fn promised_with(promised: u64, demand: Demand, limit: u64) -> Result<u64, Refused> {
+    let Demand { wanted, what } = demand;
     let most = limit.saturating_sub(RESERVE);
     let all = promised.checked_add(wanted).filter(|all| *all <= most);
     all.ok_or(Refused::TooMany {
         wanted,
+        what,
         left: most.saturating_sub(promised),
         limit,
     })
 }
 
-/// Promises of a process in which nothing else was promised: they only say whether there is enough.
+/// Promises that are counted and not made.
 #[derive(Debug, Default)]
 pub(crate) struct Rehearsed(u64);
 
 impl Rehearsed {
-    /// Adds the promise that a tenant can open `open` files.
+    /// Counts one more in a process of its own.
     ///
     /// # Errors
-    /// When the process would not have so many left.
-    pub(crate) fn add(&mut self, open: u32) -> Result<(), Refused> {
+    /// When that process would not have so many left.
+    pub(crate) fn add(&mut self, demand: Demand) -> Result<(), Refused> {
         // A cell raises the limit to this.
         let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-        self.0 = promised_with(self.0, open, limit)?;
+        self.0 = promised_with(self.0, demand, limit)?;
         Ok(())
     }
 }
@@ -144,27 +208,35 @@ impl Drop for Promise {
 
 #[cfg(test)]
 mod tests {
-    use super::Promise;
+    use super::{Demand, Promise};
+    use leasehold_lease::Lease;
+
+    const fn of(wanted: u64) -> Demand {
+        Demand {
+            wanted,
+            what: "a test",
+        }
+    }
 
     #[test]
     fn no_more_is_promised_than_there_is_and_what_is_given_back_is_promised_again() {
         // Other tests may have promises of their own; none has so many.
         let limit = 1 << 40;
-        let most = u32::MAX;
+        let most = u64::from(u32::MAX) + 32;
         let mut promises = Vec::new();
-        while let Ok(promise) = Promise::make_of(most, limit) {
+        while let Ok(promise) = Promise::make_of(of(most), limit) {
             promises.push(promise);
         }
         assert!((255..=256).contains(&promises.len()), "{}", promises.len());
-        assert!(Promise::make_of(most, limit).is_err());
+        assert!(Promise::make_of(of(most), limit).is_err());
         promises.pop();
-        assert!(Promise::make_of(most, limit).is_ok());
+        assert!(Promise::make_of(of(most), limit).is_ok());
     }
 
     #[test]
     fn the_kernels_table_has_room_for_what_is_promised_before_it_is_opened() {
         super::raise();
-        let promise = Promise::make(700).expect("descriptors");
+        let promise = Promise::make(of(700)).expect("descriptors");
         let status = std::fs::read_to_string("/proc/self/status").expect("a status");
         let room = status.lines().find_map(|line| line.strip_prefix("FDSize:"));
         let room: u64 = room.expect("a size").trim().parse().expect("a number");
@@ -174,6 +246,21 @@ mod tests {
 
     #[test]
     fn a_process_with_a_small_limit_keeps_a_reserve() {
-        assert!(Promise::make_of(1, 256).is_err());
+        assert!(Promise::make_of(of(1), 256).is_err());
+    }
+
+    #[test]
+    fn every_descriptor_that_a_tenant_or_a_client_can_make_it_open_is_asked_for() {
+        let mut lease = Lease::default();
+        lease.files.open = 100;
+        let wanted = |has_dirs, calls| {
+            let demand = Demand::of_tenant(&lease, has_dirs, calls);
+            demand.map(|demand| demand.wanted)
+        };
+        assert_eq!(wanted(false, 0), None);
+        assert_eq!(wanted(true, 0), Some(132));
+        assert_eq!(wanted(false, 4), Some(12));
+        assert_eq!(wanted(true, 4), Some(144));
+        assert_eq!(Demand::of_listener(1024).wanted, 1025);
     }
 }

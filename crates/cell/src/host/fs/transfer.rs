@@ -25,14 +25,15 @@ const PAGED_STEP: usize = PAGE;
 /// Bytes of a buffer's address and length in the memory of a guest.
 const BUFFER_BYTES: u32 = 8;
 
-/// The buffers of a call, as a list in the memory of a guest, and how far they were used.
+/// The buffers of a call, as a list in the memory of a guest, and how far they were used. Each entry of the list is read
+/// once: what is read from a file may be put over the list.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Buffers {
     list: u32,
     count: u32,
     index: u32,
-    /// Bytes of the buffer at `index` that were used.
-    skip: u32,
+    /// What is left of the buffer at `index`, if it was used: where, and how many bytes.
+    rest: Option<(usize, usize)>,
     /// Buffers of one step.
     step_buffers: usize,
     /// Bytes of one step.
@@ -40,10 +41,17 @@ pub(crate) struct Buffers {
 }
 
 /// The buffers of one step: parts of a guest's memory.
+#[derive(Debug, Clone, Copy)]
 pub(crate) struct Step {
     parts: [Part; STEP_BUFFERS],
     count: usize,
     bytes: usize,
+    /// The index of the buffer that each part is of.
+    indices: [u32; STEP_BUFFERS],
+    /// Bytes of the last part's buffer that are left behind the step.
+    left: usize,
+    /// The buffers behind all parts.
+    end: Buffers,
 }
 
 impl Step {
@@ -52,8 +60,41 @@ impl Step {
         self.bytes
     }
 
-    fn parts(&self) -> &[Part] {
+    pub(crate) fn parts(&self) -> &[Part] {
         &self.parts[..self.count]
+    }
+
+    /// Returns the buffers behind so many bytes of the step.
+    pub(crate) fn after(&self, mut bytes: usize) -> Buffers {
+        let last = self.count.saturating_sub(1);
+        for (at, part) in self.parts().iter().enumerate() {
+            match bytes.checked_sub(part.length) {
+                Some(less) => bytes = less,
+                None => {
+                    let left = if at == last { self.left } else { 0 };
+                    let index = self.indices[at];
+                    let buffers = Buffers { index, ..self.end };
+                    return buffers.behind((part.start, part.length + left), bytes);
+                }
+            }
+        }
+        self.end
+    }
+
+    /// Copies bytes into the buffers, as many as there is room for.
+    pub(crate) fn scatter(&self, memory: &mut [u8], mut bytes: &[u8]) {
+        for part in self.parts() {
+            let (now, later) = bytes.split_at(bytes.len().min(part.length));
+            memory[part.start..part.start + now.len()].copy_from_slice(now);
+            bytes = later;
+        }
+    }
+
+    /// Copies the bytes out of the buffers.
+    pub(crate) fn gather(&self, memory: &[u8], into: &mut Vec<u8>) {
+        for part in self.parts() {
+            into.extend_from_slice(&memory[part.start..part.start + part.length]);
+        }
     }
 }
 
@@ -64,7 +105,7 @@ impl Buffers {
             list,
             count: count.min(MOST_BUFFERS),
             index: 0,
-            skip: 0,
+            rest: None,
             step_buffers: STEP_BUFFERS,
             step_bytes: usize::MAX,
         }
@@ -93,6 +134,9 @@ impl Buffers {
 
     /// Returns the unused part of the next buffer: where it is and how long.
     pub(crate) fn next(&mut self, memory: &[u8]) -> Answer<Option<(usize, usize)>> {
+        if self.rest.is_some() {
+            return Ok(self.rest);
+        }
         while self.index < self.count {
             let (start, length) = self.buffer(memory, self.index)?;
             let end = u64::from(start) + u64::from(length);
@@ -100,13 +144,21 @@ impl Buffers {
             if length > 0 && end > memory.len() as u64 {
                 return Err(Fail::pointer(start, length.into()));
             }
-            if self.skip < length {
-                let (start, length) = (start + self.skip, length - self.skip);
+            if length > 0 {
                 return Ok(Some((start as usize, length as usize)));
             }
-            (self.index, self.skip) = (self.index + 1, 0);
+            self.index += 1;
         }
         Ok(None)
+    }
+
+    /// Returns the buffers behind so many bytes of the next one, which is this.
+    fn behind(mut self, (start, length): (usize, usize), bytes: usize) -> Self {
+        match length.saturating_sub(bytes) {
+            0 => (self.index, self.rest) = (self.index + 1, None),
+            left => self.rest = Some((start + bytes, left)),
+        }
+        self
     }
 
     /// Returns the buffers of the next step, of at most `most` bytes.
@@ -116,59 +168,26 @@ impl Buffers {
             parts: [Part::default(); STEP_BUFFERS],
             count: 0,
             bytes: 0,
+            indices: [0; STEP_BUFFERS],
+            left: 0,
+            end: *self,
         };
-        let mut rest = *self;
         while step.count < self.step_buffers
             && step.bytes < most
-            && let Some((start, length)) = rest.next(memory)?
+            && let Some((start, length)) = step.end.next(memory)?
         {
-            let length = length.min(most - step.bytes);
-            step.parts[step.count] = Part { start, length };
+            let used = length.min(most - step.bytes);
+            step.parts[step.count] = Part {
+                start,
+                length: used,
+            };
+            step.indices[step.count] = step.end.index;
+            step.left = length - used;
             step.count += 1;
-            step.bytes += length;
-            // At most `most`, which is far below 2³².
-            rest.skip += length as u32;
+            step.bytes += used;
+            step.end = step.end.behind((start, length), used);
         }
         Ok(step)
-    }
-
-    /// Says that so many bytes were moved.
-    pub(crate) fn advance(&mut self, memory: &[u8], mut bytes: usize) -> Answer {
-        while bytes > 0
-            && let Some((_, length)) = self.next(memory)?
-        {
-            let used = bytes.min(length);
-            self.skip += used as u32;
-            bytes -= used;
-        }
-        Ok(())
-    }
-
-    /// Copies bytes into the buffers.
-    pub(crate) fn scatter(&self, memory: &mut [u8], mut bytes: &[u8]) -> Answer {
-        let mut rest = *self;
-        while !bytes.is_empty()
-            && let Some((start, length)) = rest.next(memory)?
-        {
-            let (now, later) = bytes.split_at(bytes.len().min(length));
-            memory[start..start + now.len()].copy_from_slice(now);
-            rest.skip += now.len() as u32;
-            bytes = later;
-        }
-        Ok(())
-    }
-
-    /// Copies at most `most` bytes out of the buffers.
-    pub(crate) fn gather(&self, memory: &[u8], most: usize, into: &mut Vec<u8>) -> Answer {
-        let mut rest = *self;
-        while into.len() < most
-            && let Some((start, length)) = rest.next(memory)?
-        {
-            let length = length.min(most - into.len());
-            into.extend_from_slice(&memory[start..start + length]);
-            rest.skip += length as u32;
-        }
-        Ok(())
     }
 }
 
@@ -202,11 +221,11 @@ fn tried(result: Result<usize>) -> Result<Tried> {
     }
 }
 
-/// Reads the next step of `buffers` at `offset`, if that does not wait.
+/// Reads a step of buffers at `offset`, if that does not wait.
 pub(crate) fn read_promptly(
     node: &Node,
     (memory, reach): (&mut [u8], Reach),
-    (buffers, step): (&Buffers, &Step),
+    step: &Step,
     offset: u64,
 ) -> Answer<Tried> {
     let flags = match node.class {
@@ -225,18 +244,18 @@ pub(crate) fn read_promptly(
         let between = &mut between[..step.len()];
         let result = tried(read_into(node, between, offset, flags))?;
         if let Tried::Moved(bytes) = result {
-            buffers.scatter(memory, &between[..bytes])?;
+            step.scatter(memory, &between[..bytes]);
         }
         Ok(result)
     })
 }
 
-/// Writes the next step of `buffers` at `offset`, or to the end; where that waits for nothing but, at
+/// Writes a step of buffers at `offset`, or to the end; where that waits for nothing but, at
 /// worst, the host's own bookkeeping.
 pub(crate) fn write_promptly(
     node: &Node,
     (memory, reach): (&[u8], Reach),
-    (buffers, step): (&Buffers, &Step),
+    step: &Step,
     offset: u64,
     append: bool,
 ) -> Answer<Tried> {
@@ -253,7 +272,7 @@ pub(crate) fn write_promptly(
         }
         BETWEEN.with_borrow_mut(|between| {
             between.clear();
-            buffers.gather(memory, step.len(), between)?;
+            step.gather(memory, between);
             Ok::<_, Fail>(write_from(node, between, offset, flags))
         })
     };
@@ -410,31 +429,75 @@ mod tests {
     #[test]
     fn bytes_are_spread_over_the_buffers_in_order_and_empty_ones_left_out() {
         let mut memory = memory(&[(1000, 3), (5000, 0), (2000, 4)]);
-        let mut buffers = Buffers::new(0, 3);
-        buffers.scatter(&mut memory, b"abcdefgh").expect("inside");
+        let step = Buffers::new(0, 3).step(&memory, 100).expect("inside");
+        step.scatter(&mut memory, b"abcdefgh");
         assert_eq!(&memory[1000..1004], b"abc\0");
         assert_eq!(&memory[2000..2005], b"defg\0");
-        buffers.advance(&memory, 5).expect("inside");
-        let mut rest = Vec::new();
-        buffers.gather(&memory, 100, &mut rest).expect("inside");
-        assert_eq!(rest, b"fg");
-        let step = buffers.step(&memory, 1).expect("inside");
+        let rest = step.after(5).step(&memory, 100).expect("inside");
+        let mut bytes = Vec::new();
+        rest.gather(&memory, &mut bytes);
+        assert_eq!(bytes, b"fg");
+        let step = step.after(5).step(&memory, 1).expect("inside");
         assert_eq!((step.count, step.bytes), (1, 1));
     }
 
     #[test]
     fn a_step_takes_a_bounded_number_of_buffers_and_a_call_too() {
         let memory = memory(&[(0, 1); 2000]);
-        let mut buffers = Buffers::new(0, 2000);
-        let step = buffers.step(&memory, 1 << 16).expect("inside");
-        assert_eq!((step.count, step.bytes), (STEP_BUFFERS, STEP_BUFFERS));
-        let mut all = Vec::new();
-        buffers
-            .gather(&memory, usize::MAX, &mut all)
-            .expect("inside");
-        assert_eq!(all.len(), 1024);
-        buffers.advance(&memory, 1024).expect("inside");
+        let (mut buffers, mut all) = (Buffers::new(0, 2000), 0);
+        loop {
+            let step = buffers.step(&memory, 1 << 16).expect("inside");
+            if step.bytes == 0 {
+                break;
+            }
+            assert_eq!((step.count, step.bytes), (STEP_BUFFERS, STEP_BUFFERS));
+            all += step.bytes;
+            buffers = step.after(step.bytes);
+        }
+        assert_eq!(all, 1024);
         assert!(buffers.next(&memory).expect("inside").is_none());
+    }
+
+    #[test]
+    fn a_buffer_may_lie_over_the_list_whatever_is_put_into_it() {
+        for most in [1, 7, 8, 100, 1 << 16] {
+            let mut memory = memory(&[(0, 40_000)]);
+            let mut buffers = Buffers::new(0, 1);
+            let mut moved = 0;
+            while buffers.next(&memory).expect("read once").is_some() {
+                let step = buffers.step(&memory, most).expect("read once");
+                step.scatter(&mut memory, &vec![0xff; step.len()]);
+                moved += step.len();
+                buffers = step.after(step.len());
+            }
+            assert_eq!(moved, 40_000, "{most}");
+        }
+    }
+
+    #[test]
+    fn what_is_left_behind_any_part_of_a_step_is_moved_next() {
+        let list = [(1000, 3), (2000, 0), (3000, 7), (4000, 5), (5000, 9)];
+        let mut memory = memory(&list);
+        let buffers = list
+            .iter()
+            .flat_map(|(start, length)| *start..start + length);
+        for (value, at) in (1..).zip(buffers) {
+            memory[at as usize] = value;
+        }
+        for most in 1..=24 {
+            for used in 1..=most {
+                let (mut buffers, mut all) = (Buffers::new(0, 5), Vec::new());
+                while buffers.next(&memory).expect("inside").is_some() {
+                    let step = buffers.step(&memory, most).expect("inside");
+                    let mut bytes = Vec::new();
+                    step.gather(&memory, &mut bytes);
+                    bytes.truncate(used);
+                    buffers = step.after(bytes.len());
+                    all.extend(bytes);
+                }
+                assert_eq!(all, (1..=24).collect::<Vec<u8>>(), "{used} of {most}");
+            }
+        }
     }
 
     #[test]

@@ -9,9 +9,10 @@ use crate::host::fs::class::Class;
 use crate::host::fs::descriptor::{Descriptor, Open};
 use crate::host::fs::growth::Growth;
 use crate::host::fs::listing::{Window, last_cookie};
-use crate::host::fs::transfer::{self, Buffers, Reach, Tried};
+use crate::host::fs::transfer::{self, Buffers, Reach, Step, Tried};
 use crate::host::io;
 use crate::host::yield_point::yield_point;
+use crate::steps::watch;
 use rustix::fs::StatxFlags;
 use rustix::io::Errno as HostErrno;
 use std::future::poll_fn;
@@ -71,17 +72,18 @@ impl Transfer {
         }
     }
 
-    /// Records that the next `bytes` of the buffers were moved.
-    fn moved(&mut self, memory: &[u8], bytes: usize) -> Answer<Progress> {
+    /// Records that the first `bytes` of a step were moved.
+    fn moved(&mut self, memory: &[u8], step: &Step, bytes: usize) -> Progress {
         if bytes == 0 {
-            return Ok(Progress::Over);
+            return Progress::Over;
         }
-        self.buffers.advance(memory, bytes)?;
+        self.buffers = step.after(bytes);
         // A step moves no more than `STEP`.
         self.done = self.done.saturating_add(bytes as u32);
-        match self.buffers.next(memory)? {
-            Some(_) => Ok(Progress::Working),
-            None => Ok(Progress::Over),
+        match self.buffers.next(memory) {
+            Ok(Some(_)) => Progress::Working,
+            // What follows may be no buffer by now, since the bytes lie over the list. These were moved.
+            Ok(None) | Err(_) => Progress::Over,
         }
     }
 
@@ -124,13 +126,12 @@ fn read_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer<
         Some(at) => at.checked_add(transfer.done.into()).ok_or(Errno::Inval)?,
         None => open.position,
     };
-    let buffers = (&transfer.buffers, &step);
-    match transfer::read_promptly(&open.node, (memory.0, reach), buffers, offset)? {
+    match transfer::read_promptly(&open.node, (memory.0, reach), &step, offset)? {
         Tried::Moved(bytes) => {
             if transfer.at.is_none() {
                 open.position += bytes as u64;
             }
-            transfer.moved(memory.0, bytes)
+            Ok(transfer.moved(memory.0, &step, bytes))
         }
         Tried::Blocks => Ok(Progress::Blocks),
     }
@@ -143,7 +144,8 @@ async fn read_elsewhere(
 ) -> Answer<Progress> {
     let (memory, guest) = parts(caller)?;
     let most = STEP.min(usize::try_from(guest.call_bytes).unwrap_or(STEP));
-    let length = transfer.buffers.step(memory.0, most)?.len();
+    let step = transfer.buffers.step(memory.0, most)?;
+    let length = step.len();
     let state = guest.preview1()?;
     let account = state.account().clone();
     let open = state.file(transfer.fd)?;
@@ -157,13 +159,13 @@ async fn read_elsewhere(
         .during(move || transfer::read(&node, length, offset));
     let bytes = io::run(&account, read).await?;
     let (memory, guest) = parts(caller)?;
-    transfer.buffers.scatter(memory.0, &bytes)?;
+    step.scatter(memory.0, &bytes);
     if transfer.at.is_none()
         && let Ok(open) = guest.preview1()?.file_mut(transfer.fd)
     {
         open.position += bytes.len() as u64;
     }
-    transfer.moved(memory.0, bytes.len())
+    Ok(transfer.moved(memory.0, &step, bytes.len()))
 }
 
 /// Reads standard input, if that does not wait.
@@ -188,12 +190,13 @@ fn take_input(
     stream: &mut dyn InputStream,
 ) -> Answer<Progress> {
     let (memory, _) = parts(caller)?;
-    let length = transfer.buffers.step(memory.0, STEP)?.len();
+    let step = transfer.buffers.step(memory.0, STEP)?;
+    let length = step.len();
     match stream.read(length) {
         Ok(bytes) if bytes.is_empty() && length > 0 => Ok(Progress::Blocks),
         Ok(bytes) => {
-            transfer.buffers.scatter(memory.0, &bytes)?;
-            transfer.moved(memory.0, bytes.len())?;
+            step.scatter(memory.0, &bytes);
+            transfer.moved(memory.0, &step, bytes.len());
             Ok(Progress::Over)
         }
         Err(StreamError::Closed) => Ok(Progress::Over),
@@ -257,7 +260,7 @@ fn read_first(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
     loop {
         let result = read_step(caller, transfer);
         match transfer.or_over(result)? {
-            Progress::Working if !leasehold_preempt::fired() => {}
+            Progress::Working if !leasehold_preempt::fired() => watch::next(),
             Progress::Over => {
                 transfer.tell(caller)?;
                 return Ok(Progress::Over);
@@ -327,9 +330,7 @@ fn write_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
             }
             let offset = write_offset(open, transfer)?;
             let (node, append) = (open.node.clone(), open.append);
-            let buffers = (&transfer.buffers, &step);
-            let tried =
-                transfer::write_promptly(&node, (memory.0, reach), buffers, offset, append)?;
+            let tried = transfer::write_promptly(&node, (memory.0, reach), &step, offset, append)?;
             let Tried::Moved(bytes) = tried else {
                 return Ok(Progress::Blocks);
             };
@@ -339,21 +340,21 @@ fn write_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
                     false => offset.checked_add(bytes as u64).ok_or(Errno::Overflow)?,
                 };
             }
-            return transfer.moved(memory.0, bytes);
+            return Ok(transfer.moved(memory.0, &step, bytes));
         }
         (Descriptor::Stdout | Descriptor::Stderr, Some(_)) => return Err(Errno::Spipe.into()),
         (Descriptor::Stdout, None) => &mut state.stdout,
         (Descriptor::Stderr, None) => &mut state.stderr,
         _ => return Err(Errno::Badf.into()),
     };
-    let Some((start, length)) = transfer.buffers.next(memory.0)? else {
+    let step = transfer.buffers.step(memory.0, STEP)?;
+    let Some(first) = step.parts().first() else {
         return Ok(Progress::Over);
     };
-    let length = length.min(transfer.buffers.step(memory.0, STEP)?.len());
-    let bytes = &memory.0[start..start + length];
+    let bytes = &memory.0[first.start..first.start + first.length];
     match sink.write(bytes) {
         Ok(0) => Ok(Progress::Blocks),
-        Ok(bytes) => transfer.moved(memory.0, bytes),
+        Ok(bytes) => Ok(transfer.moved(memory.0, &step, bytes)),
         // An error even after a partial write: the bytes that were written are never read.
         Err(_) => {
             transfer.done = 0;
@@ -369,9 +370,9 @@ async fn write_elsewhere(
 ) -> Answer<Progress> {
     let (memory, guest) = parts(caller)?;
     let most = STEP.min(usize::try_from(guest.call_bytes).unwrap_or(STEP));
-    let most = transfer.buffers.step(memory.0, most)?.len();
+    let step = transfer.buffers.step(memory.0, most)?;
     let mut bytes = Vec::new();
-    transfer.buffers.gather(memory.0, most, &mut bytes)?;
+    step.gather(memory.0, &mut bytes);
     let state = guest.preview1()?;
     let account = state.account().clone();
     let open = state.file(transfer.fd)?;
@@ -392,7 +393,7 @@ async fn write_elsewhere(
     if moves && let Ok(open) = guest.preview1()?.file_mut(transfer.fd) {
         open.position = end;
     }
-    transfer.moved(memory.0, written)
+    Ok(transfer.moved(memory.0, &step, written))
 }
 
 /// Waits until a stream takes something.
@@ -446,7 +447,7 @@ fn write_first(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answe
     loop {
         let result = write_step(caller, transfer);
         match transfer.or_over(result)? {
-            Progress::Working if !leasehold_preempt::fired() => {}
+            Progress::Working if !leasehold_preempt::fired() => watch::next(),
             Progress::Over => {
                 transfer.tell(caller)?;
                 return Ok(Progress::Over);
@@ -588,6 +589,7 @@ fn list_first(caller: &mut Caller<'_, Guest>, listing: &mut Listing) -> Answer<b
         if leasehold_preempt::fired() || !read_window(caller, listing)? {
             return Ok(false);
         }
+        watch::next();
     }
 }
 

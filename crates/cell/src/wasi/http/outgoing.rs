@@ -348,6 +348,7 @@ fn error_of(failure: Failure) -> ErrorCode {
         CallError::ReadTimeout => ErrorCode::ConnectionReadTimeout,
         CallError::Protocol => ErrorCode::HttpProtocolError,
         CallError::HeadSize => ErrorCode::HttpResponseHeaderSectionSize(None),
+        CallError::Coding => ErrorCode::HttpResponseTransferCoding(None),
         CallError::Incomplete => ErrorCode::HttpResponseIncomplete,
         CallError::Abandoned => ErrorCode::HttpRequestBodySize(None),
     }
