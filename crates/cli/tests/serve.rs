@@ -307,7 +307,6 @@ fn what_cannot_be_served_is_named_before_anything_starts() {
 
 #[test]
 fn clients_take_no_descriptor_that_a_lease_has() {
-    use std::os::unix::process::CommandExt as _;
     let served = |connections: u32, command: &str| {
         let listener = format!("connections = {connections}");
         let leases = Leases::new(&listener, &[("a", "web.wasm", "routes = [\"/*\"]")]);
@@ -323,7 +322,6 @@ fn clients_take_no_descriptor_that_a_lease_has() {
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
-        limited.process_group(0);
         (leases, limited)
     };
     for command in ["serve", "admit"] {

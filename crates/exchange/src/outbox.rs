@@ -105,9 +105,12 @@ impl Outbox {
         self.concurrency
     }
 
-    /// Connections that a tenant with so many calls at a time has at the most: idle ones among them.
-    pub const fn connections_of(concurrency: u32) -> u32 {
-        concurrency.saturating_add(IDLE_CONNECTIONS)
+    /// Descriptors that the calls of a tenant with so many at a time take at the most: a call asks for the addresses of
+    /// its host by two sockets, of IPv4 and IPv6, and has one connection then.
+    pub const fn descriptors_of(concurrency: u32) -> u32 {
+        concurrency
+            .saturating_mul(2)
+            .saturating_add(IDLE_CONNECTIONS)
     }
 
     /// Takes a place for a call; `None` if as many are under way as may. O(1).

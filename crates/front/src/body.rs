@@ -232,6 +232,7 @@ impl ExchangeBody {
     /// the body is cut off then: the client may have no answer at all. So it is told of that when it asks once more.
     fn poll_held(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         if let Some(cut) = self.held.take() {
+            self.ongoing.cut_off();
             return Poll::Ready(Some(Err(cut)));
         }
         match self.poll(context) {
@@ -322,7 +323,6 @@ impl ExchangeBody {
             Cut::Trailers | Cut::Length => (Outcome::Failed, None),
         };
         self.ongoing.ended(outcome, failure);
-        self.ongoing.cut_off();
         cut
     }
 }

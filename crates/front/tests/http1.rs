@@ -224,7 +224,12 @@ fn a_guest_that_fails_in_its_body_cuts_the_connection() {
 #[test]
 fn a_body_that_ends_with_its_connection_does_not_look_whole_when_it_is_cut_off() {
     let node = Node::start(&lease("", ""));
-    for (path, is_whole) in [("/half", false), ("/hello", true)] {
+    for (path, is_whole) in [
+        ("/half", false),
+        ("/hello", true),
+        ("/late-and-longer", false),
+        ("/whole-and-late", true),
+    ] {
         let mut client = node.connect();
         client.send(&format!(
             "GET {path} HTTP/1.0\r\nHost: shop.example\r\n\r\n"

@@ -1,6 +1,7 @@
 //! Attacks by files: paths, descriptors, last closes, lists of buffers, files that never answer.
 
 use super::common::{cell, lease, read_only, run, until};
+use leasehold_cell::steps::RowId;
 use leasehold_cell::{
     Capture, Cell, Directory, Ended, Exit, Lease, Output, Program, StartError, StartRequest,
     Surroundings,
@@ -88,6 +89,30 @@ fn calls_without_a_byte_to_move_are_checked_like_others_and_empty_buffers_may_be
         // Twice `EINVAL`, `EBADF`, and success.
         assert_eq!(output, [28, 28, 8, 0]);
     }
+}
+
+/// Writes 1,024 buffers of a byte each to standard output, in one call.
+const MANY_BUFFERS: &str = r#"(module
+  (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+  (memory (export "memory") 1)
+  (func (export "_start") (local $at i32)
+    (loop $next
+      (i32.store (local.get $at) (i32.const 32768))
+      (i32.store offset=4 (local.get $at) (i32.const 1))
+      (br_if $next (i32.lt_u (local.tee $at (i32.add (local.get $at) (i32.const 8))) (i32.const 8192))))
+    (if (call $write (i32.const 1) (i32.const 0) (i32.const 1024) (i32.const 40000)) (then unreachable))))"#;
+
+#[test]
+fn each_buffer_of_a_write_to_standard_output_is_a_step_though_nothing_preempts_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cell = cell();
+    let program = cell.compile(MANY_BUFFERS.as_bytes()).expect("it compiles");
+    let surroundings = beneath(directory.path(), false);
+    let (ended, _) = run(&cell, program, files(8), surroundings);
+    assert_eq!(ended.exit, Exit::Code(0));
+    let row = RowId::find("wasi_snapshot_preview1", "fd_write");
+    let steps = cell.steps().into_iter().find(|used| Some(used.row) == row);
+    assert!(steps.is_some_and(|used| used.steps >= 1024), "{steps:?}");
 }
 
 /// How many files a tenant opened until it was refused one, and with which errno.

@@ -8,7 +8,7 @@
 //! every processor (`synchronize_rcu`, 4 to 17 ms). So it is made large enough when descriptors are promised, on the
 //! controller's thread.
 
-use leasehold_exchange::Outbox;
+use leasehold_exchange::{IDLE_CONNECTIONS, Outbox};
 use leasehold_lease::Lease;
 use rustix::io::fcntl_dupfd_cloexec;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -77,6 +77,9 @@ pub enum Refused {
     },
 }
 
+// What a refusal says of both.
+const _: () = assert!(CLOSING == 32 && IDLE_CONNECTIONS == 8);
+
 /// The descriptors of one tenant, or of one listener.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Demand {
@@ -94,14 +97,14 @@ impl Demand {
         };
         let connections = match calls {
             0 => 0,
-            calls => u64::from(Outbox::connections_of(calls)),
+            calls => u64::from(Outbox::descriptors_of(calls)),
         };
         let what = match (files, connections) {
             (0, 0) => return None,
             (_, 0) => "`files.open`, and 32 that may wait to be closed",
-            (0, _) => "`outgoing.concurrency`, and 8 idle connections",
+            (0, _) => "twice `outgoing.concurrency`, and 8 idle connections",
             (_, _) => {
-                "`files.open`, 32 that may wait to be closed, `outgoing.concurrency`, and 8 idle connections"
+                "`files.open`, 32 that may wait to be closed, twice `outgoing.concurrency`, and 8 idle connections"
             }
         };
         let wanted = files + connections;
@@ -259,8 +262,8 @@ mod tests {
         };
         assert_eq!(wanted(false, 0), None);
         assert_eq!(wanted(true, 0), Some(132));
-        assert_eq!(wanted(false, 4), Some(12));
-        assert_eq!(wanted(true, 4), Some(144));
+        assert_eq!(wanted(false, 4), Some(16));
+        assert_eq!(wanted(true, 4), Some(148));
         assert_eq!(Demand::of_listener(1024).wanted, 1025);
     }
 }
