@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 /// may change, in total.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Disk {
-    /// The most bytes that its files may take more than before.
+    /// The most bytes that its files and directories may take more than before.
     pub bytes: ByteSize,
     /// The most names that there may be more than before: files, directories and links; at most
     /// [`Disk::MAX_FILES`].

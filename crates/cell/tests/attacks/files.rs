@@ -483,7 +483,7 @@ fn a_file_that_is_emptied_gives_back_what_was_charged_for_closing_it() {
 #[test]
 fn a_tenant_makes_no_more_names_than_its_lease_says() {
     for directory in directories() {
-        let (ended, output) = attacks("name-bomb.wat", directory.path(), disk(1 << 20, 300));
+        let (ended, output) = attacks("name-bomb.wat", directory.path(), disk(4 << 20, 300));
         assert_eq!(ended.exit, Exit::Code(DQUOT));
         assert_eq!(refused(&output), (300, DQUOT as u32));
         let names = std::fs::read_dir(directory.path()).expect("a directory");

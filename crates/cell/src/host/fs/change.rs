@@ -4,14 +4,15 @@ use super::account::Account;
 use super::attempt::Try;
 use super::class::{Class, Site, is_cheap_to_close, kind_of};
 use super::descriptor::Node;
+use super::directories::BLOCK;
 use super::disk::is_same;
 use super::elsewhere::Elsewhere;
 use super::file::File;
 use super::pace::Permit;
-use super::path::{self, parent, without_slashes};
+use super::path::{self, Parent, parent, without_slashes};
 use crate::host::kernel;
 use crate::steps::caps::LINK;
-use rustix::fs::{AtFlags, FileType, Statx, Timespec};
+use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, Timespec};
 use rustix::io::{Errno, Result};
 use std::ffi::{CStr, CString};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -34,8 +35,8 @@ pub(crate) enum Effect {
     Keeps,
 }
 
-/// The directory of the changed names, and the tenant that makes the change.
-struct Place<'a> {
+/// The place of a changed name, and the tenant that makes the change.
+pub(crate) struct Place<'a> {
     account: &'a Arc<Account>,
     site: Site,
     start: BorrowedFd<'a>,
@@ -52,7 +53,7 @@ impl Place<'_> {
             Err(_) => Some(None),
         };
         match (self.site, effect) {
-            (Site::Blocking, Effect::Removes) => look(),
+            (Site::Blocking, Effect::Removes | Effect::RemovesDirectory) => look(),
             (Site::Blocking, _) => Some(None),
             (Site::Cell(Class::Memory), Effect::Removes) => look(),
             (Site::Cell(Class::Memory), _) => Some(None),
@@ -78,7 +79,7 @@ impl Place<'_> {
     ///
     /// It is held until its name has gone, so that the thread that closes it frees its blocks: a file
     /// system that discards what is freed waits for its disk each time.
-    fn hold(&self, effect: Effect) -> Option<Option<File>> {
+    fn hold(&self, effect: Effect) -> Option<Option<(Statx, File)>> {
         if (self.site, effect) != (Site::Cell(Class::Cached), Effect::RemovesDirectory) {
             return Some(None);
         }
@@ -88,7 +89,7 @@ impl Place<'_> {
         match path::hold(self.account, self.site, self.start, self.path)? {
             Ok(Some((status, directory))) => {
                 let is_young = self.account.young().contains(&status);
-                is_young.then(|| Some(File::new(directory)))
+                is_young.then(|| Some((status, File::new(directory))))
             }
             // The change reports the same error.
             Ok(None) | Err(_) => Some(None),
@@ -122,25 +123,19 @@ impl Place<'_> {
 
     /// Does `work` with the path, and accounts for added and removed names and files. Returns
     /// `None` on the cell's thread if it has to wait, and on another if it has to wait for a close.
-    fn make(
-        &self,
-        effect: Effect,
-        work: &impl Fn(Site, BorrowedFd<'_>, &CStr) -> Result<()>,
-    ) -> Option<Result<()>> {
+    fn make(&self, effect: Effect, work: &impl Fn(&Place<'_>) -> Result<()>) -> Option<Result<()>> {
         if !self.site.takes(self.path) {
             return None;
         }
         let disk = self.account.disk();
         let _alone = match effect {
-            Effect::Removes => Some(disk.alone(self.site)?),
-            Effect::AddsDirectory
-            | Effect::AddsLink(_)
-            | Effect::RemovesDirectory
-            | Effect::Keeps => None,
+            // A name is of the same file as when it was looked at.
+            Effect::Removes | Effect::RemovesDirectory => Some(disk.alone(self.site)?),
+            Effect::AddsDirectory | Effect::AddsLink(_) | Effect::Keeps => None,
         };
         let held = self.hold(effect)?;
         let before = match held {
-            Some(_) => None,
+            Some((status, _)) => Some(status),
             None => self.look(effect)?,
         };
         let checked = match effect {
@@ -155,7 +150,7 @@ impl Place<'_> {
             Site::Blocking => Permit::FREE,
         };
         let look_ups = kernel::look_ups();
-        let work = || work(self.site, self.start, self.path);
+        let work = || work(self);
         let result = match effect {
             Effect::Keeps => work(),
             Effect::AddsDirectory => disk
@@ -165,7 +160,10 @@ impl Place<'_> {
             Effect::AddsLink(bytes) => disk
                 .take_link(bytes as u64)
                 .and_then(|()| work().inspect_err(|_| disk.give_link(bytes as u64))),
-            Effect::RemovesDirectory => work().inspect(|()| disk.give_file()),
+            Effect::RemovesDirectory => work().inspect(|()| match &before {
+                Some(status) => disk.removed_directory(status),
+                None => disk.give_file(),
+            }),
             Effect::Removes => checked.and_then(|()| work()).inspect(|()| {
                 if let Some(status) = &before {
                     disk.removed(status);
@@ -177,7 +175,7 @@ impl Place<'_> {
             self.keep_missing();
         }
         permit.used();
-        if let Some(directory) = removed {
+        if let Some((_, directory)) = removed {
             self.account.close(1, directory);
         }
         match result {
@@ -209,7 +207,7 @@ pub(crate) fn attempt(
     start: &Arc<Node>,
     path: &CStr,
     effect: Effect,
-    work: impl Fn(Site, BorrowedFd<'_>, &CStr) -> Result<()> + Send + 'static,
+    work: impl Fn(&Place<'_>) -> Result<()> + Send + 'static,
 ) -> Try<()> {
     let here = Place {
         account,
@@ -419,29 +417,44 @@ pub(crate) fn attempt_read_link(
     })
 }
 
-/// Creates the directory `path`.
-pub(crate) fn create_directory(site: Site, start: BorrowedFd<'_>, path: &CStr) -> Result<()> {
-    let path = without_slashes(path);
-    let (directory, name) = parent(site, start, &path)?;
-    kernel::make_directory(directory, &name)
+impl Place<'_> {
+    /// Finds the directory of the last name of a path that begins here, and that name.
+    fn parent(&self, path: &CStr) -> Result<(Parent<'_>, CString)> {
+        parent(self.site, self.start, path)
+    }
 }
 
-/// Removes the empty directory `path`.
-pub(crate) fn remove_directory(site: Site, start: BorrowedFd<'_>, path: &CStr) -> Result<()> {
-    let (directory, name) = parent(site, start, path)?;
+/// Creates a directory.
+pub(crate) fn create_directory(place: &Place<'_>) -> Result<()> {
+    let (directory, name) = place.parent(&without_slashes(place.path))?;
+    let within = (place.site, directory.as_fd());
+    place.account.disk().name_in(within, BLOCK, || {
+        kernel::make_directory(&directory, &name)?;
+        let made = kernel::status_at(directory.as_fd(), &name, StatxFlags::BLOCKS);
+        Ok(((), made.map_or(BLOCK, |made| kernel::on_disk(&made))))
+    })
+}
+
+/// Removes an empty directory.
+pub(crate) fn remove_directory(place: &Place<'_>) -> Result<()> {
+    let (directory, name) = place.parent(place.path)?;
     kernel::unlink(directory, &name, AtFlags::REMOVEDIR)
 }
 
-/// Makes the symbolic link `path` with this `target`.
-pub(crate) fn symlink(site: Site, target: &CStr, start: BorrowedFd<'_>, path: &CStr) -> Result<()> {
+/// Makes a symbolic link with this `target`.
+pub(crate) fn symlink(place: &Place<'_>, target: &CStr) -> Result<()> {
     if target.to_bytes().starts_with(b"/") {
         return Err(Errno::PERM);
     }
     if target.count_bytes() > LINK.size() {
         return Err(Errno::NAMETOOLONG);
     }
-    let (directory, name) = parent(site, start, path)?;
-    kernel::symlink(target, directory, &name)
+    let (directory, name) = place.parent(place.path)?;
+    let within = (place.site, directory.as_fd());
+    // What the link says is charged by its length.
+    place.account.disk().name_in(within, 0, || {
+        kernel::symlink(target, &directory, &name).map(|()| ((), 0))
+    })
 }
 
 /// Returns the target of the symbolic link `path`.
@@ -461,7 +474,10 @@ fn read_link(site: Site, start: BorrowedFd<'_>, path: &CStr) -> Result<Vec<u8>> 
 fn link(pair: &Pair<'_>) -> Result<()> {
     let (from, old) = parent(pair.site, pair.from, pair.old)?;
     let (to, new) = parent(pair.site, pair.to, pair.new)?;
-    kernel::link(from, &old, to, &new)
+    let within = (pair.site, to.as_fd());
+    pair.account.disk().name_in(within, 0, || {
+        kernel::link(from, &old, &to, &new).map(|()| ((), 0))
+    })
 }
 
 /// Gives a file another name, instead of whatever has it.
@@ -475,23 +491,20 @@ fn rename(pair: &Pair<'_>) -> Result<()> {
         true => CString::new([old.as_bytes(), b"/"].concat()).map_err(|_| Errno::INVAL)?,
         false => old,
     };
-    kernel::rename(from, &old, to, &new)
+    let within = (pair.site, to.as_fd());
+    pair.account.disk().name_in(within, 0, || {
+        kernel::rename(from, &old, &to, &new).map(|()| ((), 0))
+    })
 }
 
-/// Removes the name `path` of a file.
-pub(crate) fn unlink(site: Site, start: BorrowedFd<'_>, path: &CStr) -> Result<()> {
-    let (directory, name) = parent(site, start, path)?;
+/// Removes the name of a file.
+pub(crate) fn unlink(place: &Place<'_>) -> Result<()> {
+    let (directory, name) = place.parent(place.path)?;
     kernel::unlink(directory, &name, AtFlags::empty())
 }
 
-/// Changes the times of what `path` leads to.
-pub(crate) fn set_times(
-    site: Site,
-    start: BorrowedFd<'_>,
-    path: &CStr,
-    follow: bool,
-    times: [Timespec; 2],
-) -> Result<()> {
-    let file = path::locate(site, start, path, follow)?;
+/// Changes the times of what the path leads to.
+pub(crate) fn set_times(place: &Place<'_>, follow: bool, times: [Timespec; 2]) -> Result<()> {
+    let file = path::locate(place.site, place.start, place.path, follow)?;
     kernel::set_times(file.as_fd(), times)
 }

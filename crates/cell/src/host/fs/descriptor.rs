@@ -2,6 +2,7 @@
 
 use super::attempt::Try;
 use super::class::{Class, SMALL, Site};
+use super::directories::OpenDirectory;
 use super::disk::Identity;
 use super::elsewhere::Elsewhere;
 use super::file::File;
@@ -33,6 +34,8 @@ pub(crate) struct Node {
     holders: AtomicU32,
     /// The tenant that pays for the file, if its disk use is counted.
     payer: Option<DiskPayer>,
+    /// What counts it if it is a directory. After `fd`: that is closed first.
+    directory: Option<OpenDirectory>,
     /// Blocks that it is known to have.
     window: Mutex<Option<Window>>,
     /// Pages that it has grown by.
@@ -88,6 +91,7 @@ impl Node {
             fd: File::new(fd),
             holders: AtomicU32::new(0),
             payer: None,
+            directory: None,
             window: Mutex::new(None),
             grown: Mutex::new(None),
             grown_to: Mutex::new(None),
@@ -101,13 +105,17 @@ impl Node {
     /// Returns the node with its payer: the growth of the file is counted.
     pub(super) fn of(mut self, files: &Arc<Files>, status: &Statx, is_synchronous: bool) -> Self {
         self.is_synchronous = is_synchronous;
-        if self.kind == FileType::RegularFile {
-            let identity = files.account().disk().opened(self.class, status);
-            self.payer = Some(DiskPayer {
-                files: files.clone(),
-                identity,
-                shrinks: Shrinks::of(identity),
-            });
+        match self.kind {
+            FileType::RegularFile => {
+                let identity = files.account().disk().opened(self.class, status);
+                self.payer = Some(DiskPayer {
+                    files: files.clone(),
+                    identity,
+                    shrinks: Shrinks::of(identity),
+                });
+            }
+            FileType::Directory => self.directory = Some(OpenDirectory::of(files, status)),
+            _ => {}
         }
         self
     }

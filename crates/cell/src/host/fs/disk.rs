@@ -3,12 +3,13 @@
 //! Bytes are blocks, as the file system counts them before and after a call. The most that a write
 //! can take is charged before the write; the rest is refunded afterwards. Removals are refunded
 //! too, but never below zero: data that existed before the tenant is no credit. A file without a
-//! name is refunded when the tenant has closed it everywhere.
+//! name is refunded when the tenant has closed it everywhere. What [`directories`] take is counted as well.
 //!
 //! Writes of one tenant may be concurrent, but not to one file. Calls that shrink or remove files are
 //! exclusive, so that they never overlap the measurement of a write.
 
 use super::class::{Class, Site, kind_of};
+use super::directories;
 use super::last_close::{Grows, LastClose, pages_of};
 use super::status::device;
 use crate::host::kernel;
@@ -70,6 +71,10 @@ pub(crate) struct Disk {
     closed: Condvar,
     /// Threads that wait for that; changed while `open` is locked.
     waiting: AtomicU32,
+    /// Directories that are open; no more than descriptors.
+    pub(super) directories: Mutex<HashMap<Identity, directories::Seen>>,
+    /// Held while a name is made, and its directory measured.
+    pub(super) naming: Mutex<()>,
 }
 
 /// How long the removal of a name, or a write, waits for the tenant's files to be closed.
@@ -104,6 +109,8 @@ impl Disk {
             open: Mutex::default(),
             closed: Condvar::new(),
             waiting: AtomicU32::new(0),
+            directories: Mutex::default(),
+            naming: Mutex::new(()),
         }
     }
 
@@ -357,8 +364,10 @@ impl Disk {
     /// lock.
     pub(crate) fn removed(&self, status: &Statx) {
         let is_last = status.stx_nlink == 1;
-        if kind_of(status) == FileType::Symlink && is_last {
-            return self.give_link(status.stx_size);
+        match kind_of(status) {
+            FileType::Symlink if is_last => return self.give_link(status.stx_size),
+            FileType::Directory => return self.removed_directory(status),
+            _ => {}
         }
         self.give_file();
         if kind_of(status) != FileType::RegularFile || !is_last {

@@ -15,7 +15,7 @@ use crate::profile::Profile;
 use leasehold_kernel::{Kernel, KernelConfig, TenantId};
 use leasehold_lease::Lease;
 use leasehold_reclaim::{Config, HeapBacking, Mode};
-use rustix::fs::FileType;
+use rustix::fs::{FileType, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -64,11 +64,16 @@ struct Bench {
 impl Bench {
     /// Creates a bench in `base`; returns `None` where no disk is below that directory.
     fn new(base: &Path) -> Option<Self> {
+        Self::of(&Lease::default(), base)
+    }
+
+    /// Creates the bench of a tenant with this lease.
+    fn of(lease: &Lease, base: &Path) -> Option<Self> {
         let directory = tempfile::tempdir_in(base).expect("a directory");
         let fd = kernel::open_ambient(directory.path()).expect("opened");
         let class = Class::of(fd.as_fd()).expect("a file system");
         let io = Arc::new(Io::start(None).expect("threads"));
-        let account = Arc::new(Account::new(&Lease::default(), None, None, io));
+        let account = Arc::new(Account::new(lease, None, None, io));
         (class == Class::Cached).then(|| Self {
             start: Arc::new(Node::new(fd, FileType::Directory, class)),
             table: Table::new(tenant(), 0, account.clone()),
@@ -148,7 +153,7 @@ impl Bench {
 
     /// Looks a name up, so that the kernel caches whether it exists.
     fn look(&self, path: &CStr) {
-        let _ = kernel::status_at(self.start.as_fd(), path, rustix::fs::StatxFlags::TYPE);
+        let _ = kernel::status_at(self.start.as_fd(), path, StatxFlags::TYPE);
     }
 }
 
@@ -424,13 +429,9 @@ fn what_symbolic_links_say_is_counted_and_given_back() {
     };
     let target = std::ffi::CString::new("x/".repeat(100)).expect("a path");
     let effect = Effect::AddsLink(200);
-    let made = change::attempt(
-        &account,
-        &start,
-        c"link",
-        effect,
-        move |site, start, path| change::symlink(site, &target, start, path),
-    );
+    let made = change::attempt(&account, &start, c"link", effect, move |place| {
+        change::symlink(place, &target)
+    });
     assert_eq!(run(made), Ok(()));
     assert_eq!(account.disk().bytes(), 4096);
     let removed = change::attempt(&account, &start, c"link", Effect::Removes, change::unlink);
@@ -440,13 +441,158 @@ fn what_symbolic_links_say_is_counted_and_given_back() {
 
 #[test]
 fn what_a_symbolic_link_says_is_short() {
+    let io = Arc::new(Io::start(None).expect("threads"));
+    let account = Arc::new(Account::new(&Lease::default(), None, None, io));
     let directory = tempfile::tempdir().expect("a directory");
-    let start = rustix::fs::open(directory.path(), rustix::fs::OFlags::PATH, 0.into());
-    let start = start.expect("opened");
+    let start = kernel::open_ambient(directory.path()).expect("opened");
+    let start = Arc::new(Node::new(start, FileType::Directory, Class::Slow));
     let link = |bytes: usize| {
         let target = std::ffi::CString::new("x".repeat(bytes)).expect("a path");
-        change::symlink(Site::Blocking, &target, start.as_fd(), c"link")
+        let effect = Effect::AddsLink(bytes);
+        let made = change::attempt(&account, &start, c"link", effect, move |place| {
+            change::symlink(place, &target)
+        });
+        match made {
+            Try::Done(result) => result,
+            Try::Elsewhere(work) => work(),
+        }
     };
     assert_eq!(link(256), Err(rustix::io::Errno::NAMETOOLONG));
     assert_eq!(link(255), Ok(()));
+}
+
+#[test]
+fn what_directories_take_is_counted_and_given_back_with_them() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    let taken = || bench.account.disk().bytes();
+    let on_disk = |path: &CStr| {
+        let status = kernel::status_at(bench.start.as_fd(), path, StatxFlags::BLOCKS);
+        kernel::on_disk(&status.expect("known"))
+    };
+    let top = || on_disk(c".");
+    let before = top();
+    bench.makes_directory(c"d");
+    let directory = on_disk(c"d");
+    assert_eq!(taken(), directory + top() - before);
+    let names = (0..200).map(|number| format!("d/{number:0250}"));
+    let names: Vec<_> = names
+        .map(|name| std::ffi::CString::new(name).expect("a name"))
+        .collect();
+    for (number, name) in names.iter().enumerate() {
+        // Of each way in which a name is made, by this thread and by others.
+        if number % 2 == 0 {
+            bench.look(name);
+        }
+        match number % 5 {
+            0 | 1 => drop(bench.open(WRITE, name)),
+            2 => {
+                bench.rest();
+                let made = change::attempt(
+                    &bench.account,
+                    &bench.start,
+                    name,
+                    Effect::AddsLink(1),
+                    |place| change::symlink(place, c"x"),
+                );
+                bench.is_here(made);
+            }
+            3 => {
+                bench.pairs(&names[number - 3], name, PairChange::Link);
+            }
+            _ => {
+                bench.pairs(&names[number - 1], name, PairChange::Rename);
+                bench.open(WRITE, &names[number - 1]);
+            }
+        }
+    }
+    let grown = on_disk(c"d");
+    assert!(grown > directory || directory == 0, "it has grown");
+    assert_eq!(taken(), grown + top() - before);
+    for name in &names {
+        bench.unlinks(name);
+    }
+    // It may be smaller then.
+    let grown = on_disk(c"d").max(grown);
+    assert_eq!(taken(), grown + top() - before);
+    let directory = Request {
+        create: false,
+        directory: true,
+        mode: OpenMode {
+            read: true,
+            write: false,
+        },
+        ..WRITE
+    };
+    let (first, _) = bench.open(directory, c"d");
+    let (second, _) = bench.open(directory, c"d");
+    bench.removes_directory(c"d");
+    drop(first);
+    assert_eq!(taken(), grown + top() - before, "it is open still");
+    drop(second);
+    assert_eq!(taken(), top() - before);
+}
+
+#[test]
+fn directories_take_no_more_than_the_lease_says_however_often_names_are_removed() {
+    let _turn = kernel::faults::Turn::take();
+    let most = 200 << 10;
+    let lease = Lease {
+        disk: leasehold_lease::Disk {
+            bytes: leasehold_lease::ByteSize::new(most).expect("in range"),
+            files: 1_000,
+        },
+        ..Lease::default()
+    };
+    let Some(bench) = Bench::of(&lease, Path::new(env!("CARGO_MANIFEST_DIR"))) else {
+        return;
+    };
+    let on_disk = |path: &CStr| {
+        let status = kernel::status_at(bench.start.as_fd(), path, StatxFlags::BLOCKS);
+        status.map_or(0, |status| kernel::on_disk(&status))
+    };
+    let c_string = |text: String| std::ffi::CString::new(text).expect("text");
+    let run = |tried: Try<Node>| match tried {
+        Try::Done(result) => result,
+        Try::Elsewhere(work) => work(),
+    };
+    let before = on_disk(c".");
+    let mut taken = 0;
+    for directory in 0..40 {
+        let name = c_string(format!("{directory}"));
+        bench.rest();
+        let made = change::attempt(
+            &bench.account,
+            &bench.start,
+            &name,
+            Effect::AddsDirectory,
+            change::create_directory,
+        );
+        let made = match made {
+            Try::Done(result) => result,
+            Try::Elsewhere(work) => work(),
+        };
+        if made.is_err() {
+            assert_eq!(made, Err(rustix::io::Errno::DQUOT));
+            break;
+        }
+        let paths = (0..100).map(|number| c_string(format!("{directory}/{number:0250}")));
+        let mut made = Vec::new();
+        for path in paths {
+            bench.rest();
+            match run(WRITE.attempt(bench.table.files(), &bench.start, &path)) {
+                Ok(_) => made.push(path),
+                Err(errno) => {
+                    assert_eq!(errno, rustix::io::Errno::DQUOT);
+                    break;
+                }
+            }
+        }
+        made.iter().for_each(|path| {
+            bench.unlinks(path);
+        });
+        taken += on_disk(&name);
+    }
+    let taken = taken + on_disk(c".") - before;
+    assert!(taken <= most, "{taken} bytes");
 }

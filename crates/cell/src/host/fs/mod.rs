@@ -12,6 +12,7 @@ pub(crate) mod attempt;
 pub(crate) mod change;
 pub(crate) mod class;
 pub(crate) mod descriptor;
+mod directories;
 pub(crate) mod disk;
 pub(crate) mod elsewhere;
 pub(crate) mod file;

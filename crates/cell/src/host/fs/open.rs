@@ -3,6 +3,8 @@
 use super::attempt::Try;
 use super::class::{Class, Site};
 use super::descriptor::{Mode, Node};
+use super::directories::BLOCK;
+use super::disk::{Disk, give};
 use super::elsewhere::Elsewhere;
 use super::pace::Permit;
 use super::path;
@@ -119,7 +121,7 @@ impl Request {
                         let created = self.create_promptly(files, start, path, is_missing);
                         (created, true)
                     }
-                    Site::Cell(_) | Site::Blocking => self.create(open),
+                    Site::Cell(_) | Site::Blocking => self.create(site, disk, start, path),
                 };
                 if !is_new || created.is_err() {
                     disk.give_file();
@@ -142,11 +144,29 @@ impl Request {
     }
 
     /// Creates the file, or opens it if that is allowed and it was created meanwhile; whether it is new.
-    fn create<T>(&self, open: impl Fn(OFlags) -> Result<T>) -> (Result<T>, bool) {
-        match open(OFlags::CREATE | OFlags::EXCL) {
+    fn create(
+        &self,
+        site: Site,
+        disk: &Disk,
+        start: &Node,
+        path: &CStr,
+    ) -> (Result<(Node, Statx)>, bool) {
+        let open = |flags| path::open(site, start.as_fd(), path, self.flags() | flags);
+        let created = match path.to_bytes().ends_with(b"/") {
+            // The kernel says why not.
+            true => open(OFlags::CREATE | OFlags::EXCL),
+            false => path::create(disk, site, start.as_fd(), path, self.flags()),
+        };
+        match created {
             Err(Errno::EXIST) if !self.exclusive => match open(OFlags::empty()) {
-                // What is there is a link to a name that is missing.
-                Err(Errno::NOENT) => (open(OFlags::CREATE), true),
+                // What is there is a link to a name that is missing. Which directory grows is not known.
+                Err(Errno::NOENT) => {
+                    let taken = disk.take(BLOCK);
+                    let created = taken.and_then(|()| {
+                        open(OFlags::CREATE).inspect_err(|_| give(&disk.bytes, BLOCK))
+                    });
+                    (created, true)
+                }
                 opened => (opened, false),
             },
             created => (created, true),
@@ -177,7 +197,8 @@ impl Request {
             return Err(Errno::AGAIN);
         }
         let permit = Permit::for_change(class).ok_or(Errno::AGAIN)?;
-        let created = path::create(class, start.as_fd(), path, self.flags());
+        let disk = files.account().disk();
+        let created = path::create(disk, site, start.as_fd(), path, self.flags());
         permit.used();
         created.map_err(|errno| match errno {
             // The file was created meanwhile, or the path does not end with a name.

@@ -4,6 +4,7 @@ use super::account::Account;
 use super::attempt::Try;
 use super::class::{Class, Site, is_cheap_to_close, kind_of};
 use super::descriptor::Node;
+use super::disk::Disk;
 use super::elsewhere::Elsewhere;
 use super::file::File;
 use super::status::FIELDS;
@@ -55,15 +56,15 @@ pub(crate) fn open(
     opened(site, kernel::open(directory, path, flags, site.resolve())?)
 }
 
-/// Creates the file `path` on the cell's thread, after a look-up that found no such name. Returns
-/// the file and its status.
+/// Creates the file `path`, which must be missing. Returns the file and its status. On the cell's thread a look-up
+/// must have found that it is missing.
 pub(super) fn create(
-    class: Class,
+    disk: &Disk,
+    site: Site,
     directory: BorrowedFd<'_>,
     path: &CStr,
     flags: OFlags,
 ) -> Result<(Node, Statx)> {
-    let site = Site::Cell(class);
     let (parent, name) = parent(site, directory, path)?;
     let flags = flags
         | OFlags::CREATE
@@ -71,11 +72,11 @@ pub(super) fn create(
         | OFlags::NOFOLLOW
         | OFlags::NONBLOCK
         | OFlags::NOCTTY;
-    // The kernel never reports a new file as cached.
-    opened(
-        site,
-        kernel::open(parent.as_fd(), &name, flags, ResolveFlags::NO_XDEV)?,
-    )
+    disk.name_in((site, parent.as_fd()), 0, || {
+        // The kernel never reports a new file as cached.
+        let fd = kernel::open(parent.as_fd(), &name, flags, ResolveFlags::NO_XDEV)?;
+        Ok((opened(site, fd)?, 0))
+    })
 }
 
 /// Returns the node of a file that was just opened, and its status.

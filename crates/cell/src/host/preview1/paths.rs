@@ -9,14 +9,11 @@ use super::descriptors::{flags, times};
 use super::memory::parts;
 use crate::guest::Guest;
 use crate::host::answer::Answer;
-use crate::host::fs::change::{self, Effect, PairChange};
-use crate::host::fs::class::Site;
+use crate::host::fs::change::{self, Effect, PairChange, Place};
 use crate::host::fs::descriptor::{Descriptor, Mode, Open};
 use crate::host::fs::open::Request;
 use crate::host::fs::path::{self, with_c_str};
 use crate::host::fs::status::of_file;
-use std::ffi::CStr;
-use std::os::fd::BorrowedFd;
 use std::sync::Arc;
 use wasmtime::Caller;
 use wasmtime_wasi::p1::types::{Errno, Fdflags, Oflags, Rights};
@@ -36,7 +33,7 @@ fn change(
     fd: u32,
     (path, length): (u32, u32),
     effect: Effect,
-    work: impl Fn(Site, BorrowedFd<'_>, &CStr) -> rustix::io::Result<()> + Send + 'static,
+    work: impl Fn(&Place<'_>) -> rustix::io::Result<()> + Send + 'static,
 ) -> Answer<Attempt> {
     let (memory, guest) = parts(caller)?;
     let state = guest.preview1()?;
@@ -108,7 +105,7 @@ pub(super) fn symlink(
         fd,
         (path, length),
         Effect::AddsLink(target.count_bytes()),
-        move |site, start, path| change::symlink(site, &target, start, path),
+        move |place| change::symlink(place, &target),
     )
 }
 
@@ -124,13 +121,9 @@ pub(super) fn filestat_set_times(
 ) -> Answer<Attempt> {
     let follow = follows(look_up)?;
     let times = times(access, modified, which)?;
-    change(
-        caller,
-        fd,
-        (path, length),
-        Effect::Keeps,
-        move |site, start, path| change::set_times(site, start, path, follow, times),
-    )
+    change(caller, fd, (path, length), Effect::Keeps, move |place| {
+        change::set_times(place, follow, times)
+    })
 }
 
 /// Two paths of a call, and the directories that they begin at.

@@ -313,13 +313,9 @@ impl HostDescriptor for Wasi<'_> {
         let (times, follow) = (times(access, modification)?, follows(flags));
         let start = self.writable_directory(&fd)?;
         let (account, path) = (self.account()?, c_path(path)?);
-        let tried = change::attempt(
-            &account,
-            &start,
-            &path,
-            Effect::Keeps,
-            move |site, start, path| change::set_times(site, start, path, follow, times),
-        );
+        let tried = change::attempt(&account, &start, &path, Effect::Keeps, move |place| {
+            change::set_times(place, follow, times)
+        });
         self.finish(tried).await
     }
 
@@ -432,7 +428,7 @@ impl HostDescriptor for Wasi<'_> {
             &start,
             &path,
             Effect::AddsLink(target.count_bytes()),
-            move |site, start, path| change::symlink(site, &target, start, path),
+            move |place| change::symlink(place, &target),
         );
         self.finish(tried).await
     }
