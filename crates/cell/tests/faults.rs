@@ -4,7 +4,8 @@
 mod common;
 
 use common::paged::{Held, held, paging};
-use common::{cell, lease, profile, until};
+use common::{cell, guest, lease, profile, until};
+use leasehold_cell::keyvalue::Store;
 use leasehold_cell::{
     Cell, CellConfig, Directory, Ended, Exit, Lease, MapBacking, Output, Program, StartError,
     StartRequest, Surroundings, TenantHandle,
@@ -264,6 +265,8 @@ struct Scene {
     directory: TempDir,
     data: PathBuf,
     has_data: bool,
+    /// Of a component: its store of keys and values.
+    store: Option<Arc<Store>>,
 }
 
 fn writable(directory: &Path) -> Surroundings {
@@ -280,9 +283,6 @@ fn writable(directory: &Path) -> Surroundings {
 
 impl Scene {
     fn new(cell: Cell, lease: Lease, has_data: bool) -> Self {
-        let directory = tempfile::tempdir().expect("a directory");
-        let data = directory.path().join("data");
-        std::fs::write(&data, vec![b'd'; 12_000]).expect("written");
         // Each page that a tenant which pages touches is some calls.
         let [paged, grow, stride] = match has_data {
             true => ["1", "2", "16384"],
@@ -293,6 +293,25 @@ impl Scene {
             .replace("{grow}", grow)
             .replace("{stride}", stride);
         let program = cell.compile_for(text.as_bytes(), &lease);
+        Self::of(cell, lease, program.expect("a program"), has_data)
+    }
+
+    /// A scene with a component that reads and writes files and a store.
+    fn of_component(cell: Cell, lease: Lease) -> Self {
+        let program = cell.load_for(&guest("interfaces-p2.wasm"), &lease);
+        let scene = Self::of(cell, lease, program.expect("a program"), false);
+        let path = scene.directory.path().join("store.redb");
+        let store = Store::open(&path, 1 << 20).expect("a store");
+        Self {
+            store: Some(Arc::new(store)),
+            ..scene
+        }
+    }
+
+    fn of(cell: Cell, lease: Lease, program: Arc<Program>, has_data: bool) -> Self {
+        let directory = tempfile::tempdir().expect("a directory");
+        let data = directory.path().join("data");
+        std::fs::write(&data, vec![b'd'; 12_000]).expect("written");
         let own = directory.path().join("neighbour");
         std::fs::create_dir(&own).expect("made");
         let steady = cell.compile(NEIGHBOUR.as_bytes()).expect("a program");
@@ -304,11 +323,12 @@ impl Scene {
         let scene = Self {
             cell,
             lease,
-            program: program.expect("a program"),
+            program,
             neighbour: neighbour.expect("a tenant"),
             directory,
             data,
             has_data,
+            store: None,
         };
         scene.neighbour_goes_on();
         spare();
@@ -340,6 +360,10 @@ impl Scene {
             surroundings
                 .data
                 .push(("data".to_owned(), self.data.clone()));
+        }
+        if let Some(store) = &self.store {
+            surroundings.args.push("attempts".to_owned());
+            surroundings.keyvalue = Some(store.clone());
         }
         let tenant = self.cell.start_tenant(StartRequest {
             program: self.program.clone(),
@@ -444,6 +468,15 @@ fn any_call_for_a_tenant_that_pages_may_fail_and_its_neighbour_lives_on() {
     scene.fail_all(1);
     scene.end();
     drop(directory);
+}
+
+#[test]
+fn any_call_for_a_component_and_its_store_may_fail_and_its_neighbour_lives_on() {
+    let _alone = alone();
+    let scene = Scene::of_component(cell(), lease(10_000_000, 64 << 10));
+    scene.fail_all(1);
+    scene.fail_all(3);
+    scene.end();
 }
 
 fn count(path: &str) -> usize {

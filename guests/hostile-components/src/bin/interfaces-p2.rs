@@ -150,6 +150,59 @@ fn fill() {
     println!("set: {:?}", bucket.set("again", &[1; 60_000]));
 }
 
+/// What was read is not what was written.
+fn wrong() -> ! {
+    core::arch::wasm32::unreachable()
+}
+
+/// Reads and writes files and a store, all of which may fail; whether none of it did.
+fn attempts() -> bool {
+    let mut failed = 0;
+    let mut is_done = |done: bool| {
+        failed += u32::from(!done);
+        done
+    };
+    let text = vec![7_u8; 5_000];
+    if is_done(std::fs::write("file", &text).is_ok())
+        && let Ok(read) = std::fs::read("file")
+        && read != text
+    {
+        wrong();
+    }
+    is_done(std::fs::metadata("file").is_ok());
+    is_done(std::fs::read_dir(".").is_ok_and(|mut entries| entries.all(|entry| entry.is_ok())));
+    if is_done(std::fs::create_dir("directory").is_ok()) {
+        is_done(std::fs::rename("file", "directory/file").is_ok());
+        is_done(std::fs::remove_file("directory/file").is_ok());
+        is_done(std::fs::remove_dir("directory").is_ok());
+    }
+    let Ok(bucket) = store::open("") else {
+        return false;
+    };
+    let is = |key: &str, value: &[u8]| {
+        let got = bucket.get(key);
+        if let Ok(got) = &got
+            && got.as_deref() != Some(value)
+        {
+            wrong();
+        }
+        got.is_ok()
+    };
+    for value in [[1_u8; 3_000], [2; 3_000]] {
+        if is_done(bucket.set("a", &value).is_ok()) {
+            is_done(is("a", &value));
+        }
+    }
+    let pairs = [("b".to_owned(), vec![3; 100]), ("c".to_owned(), vec![4; 100])];
+    if is_done(batch::set_many(&bucket, &pairs).is_ok()) {
+        is_done(is("b", &[3; 100]) && is("c", &[4; 100]));
+        is_done(bucket.list_keys(None).is_ok());
+    }
+    is_done(atomics::increment(&bucket, "n", 1).is_ok());
+    is_done(bucket.delete("a").is_ok());
+    failed == 0
+}
+
 fn main() {
     match std::env::args().nth(1).unwrap_or_default().as_str() {
         "transcript" => transcript(),
@@ -170,6 +223,7 @@ fn main() {
                 logging::log(Level::Info, "flood", &at.to_string());
             }
         }
+        "attempts" => std::process::exit(i32::from(!attempts())),
         "denied" => println!("{:?}", store::open("").err()),
         // Buckets until the lease pays for no more, kept.
         "buckets" => {
