@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::world::{self, Load, Step, Tenant, busy, loads};
+use common::world::{self, Load, Step, Tenant, busy, loads, stalled_loads};
 use leasehold_reserve::{Config, Nanos, Order, Policy, Scheduler, ServerId, Shielding};
 use proptest::prelude::{ProptestConfig, Strategy, prop, proptest};
 
@@ -42,7 +42,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn replenishments_always_add_up_to_the_budget(load in loads(), latency in 0..5u64) {
+    fn replenishments_always_add_up_to_the_budget(load in stalled_loads(), latency in 0..5u64) {
         for shielding in SHIELDINGS {
             let load = Load { latencies: vec![0, latency, 1], ..load.clone() };
             world::run(&load, config(shielding, Order::FixedPriority), HORIZON, add_up);
@@ -51,7 +51,7 @@ proptest! {
 
     #[test]
     fn shielded_at_most_two_reservations_and_one_timeout_are_touched(
-        load in loads(), latency in 0..400u64,
+        load in stalled_loads(), latency in 0..400u64,
     ) {
         for order in ORDERS {
             let load = Load { latencies: vec![0, latency, 1], ..load.clone() };
@@ -66,7 +66,7 @@ proptest! {
 
     #[test]
     fn shielded_every_timer_that_fires_switches(
-        load in loads(), interrupt in 1..15u64, redispatch in 1..15u64,
+        load in stalled_loads(), interrupt in 1..15u64, redispatch in 1..15u64,
     ) {
         let costs = [(0, 0), (0, redispatch), (interrupt, redispatch)];
         for (order, (interrupt, redispatch)) in ORDERS.into_iter().flat_map(|order| costs.map(|costs| (order, costs))) {
@@ -80,7 +80,7 @@ proptest! {
     }
 
     #[test]
-    fn no_server_gets_more_than_a_budget_for_every_period_that_began(load in loads()) {
+    fn no_server_gets_more_than_a_budget_for_every_period_that_began(load in stalled_loads()) {
         for shielding in SHIELDINGS {
             let config = config(shielding, Order::FixedPriority);
             let (_, history) = world::run(&load, config, HORIZON, |_, _, _| {});
@@ -200,7 +200,7 @@ proptest! {
                 .unwrap(),
             programs: vec![busy()],
         });
-        let load = Load { tenants: tenants.collect(), background: Vec::new(), events: Vec::new(), joins: Vec::new(), latencies: Vec::new(), interrupt: 0, redispatch: 0 };
+        let load = Load { tenants: tenants.collect(), background: Vec::new(), events: Vec::new(), joins: Vec::new(), stalls: Vec::new(), latencies: Vec::new(), interrupt: 0, redispatch: 0 };
         let [eager, shielded] = SHIELDINGS.map(|shielding| {
             let config = config(shielding, Order::FixedPriority);
             world::run(&load, config, HORIZON, |_, _, _| {}).1

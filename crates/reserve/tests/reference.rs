@@ -269,6 +269,7 @@ fn by_scheduler(tenants: &[Tenant], order: Order, shielding: Shielding, until: N
         background: Vec::new(),
         events: Vec::new(),
         joins: Vec::new(),
+        stalls: Vec::new(),
         latencies: Vec::new(),
         interrupt: 0,
         redispatch: 0,

@@ -31,6 +31,8 @@ pub(crate) struct Load {
     pub(crate) events: Vec<(Nanos, usize)>,
     /// Joins of replenishments: the instant, the tenant, and how many it may have from then on.
     pub(crate) joins: Vec<(Nanos, usize, u32)>,
+    /// Stalls of the host: from when, and for how long no task runs and nothing is decided.
+    pub(crate) stalls: Vec<(Nanos, Nanos)>,
     /// How late the timer fires, in turn.
     pub(crate) latencies: Vec<Nanos>,
     /// The part of a latency that is charged to the server that the timer is for, at most.
@@ -138,6 +140,9 @@ pub(crate) fn run(
     let mut joins = load.joins.clone();
     joins.sort_by_key(|join| join.0);
     let mut joins = joins.into_iter().peekable();
+    let mut stalls = load.stalls.clone();
+    stalls.sort_unstable();
+    let mut stalls = stalls.into_iter().peekable();
     let mut latencies = load.latencies.iter().copied().cycle();
     let mut latency = latencies.next().unwrap_or(0);
     let mut now = 0;
@@ -158,9 +163,11 @@ pub(crate) fn run(
             .run
             .map(|task| actors.iter().position(|actor| actor.task == task).unwrap());
         let done = running.map(|running| now + actors[running].left);
-        let event = events.peek().map(|&(at, _)| at);
-        let join = joins.peek().map(|join| join.0);
-        let next = [timer, done, event, join, Some(horizon)]
+        let event = events.peek().map(|&(at, _)| at.max(now));
+        let join = joins.peek().map(|join| join.0.max(now));
+        // One that would begin in another begins right after it.
+        let stall = stalls.peek().map(|stall| stall.0.max(now));
+        let next = [timer, done, event, join, stall, Some(horizon)]
             .into_iter()
             .flatten()
             .min()
@@ -189,6 +196,12 @@ pub(crate) fn run(
             if actor.left == 0 {
                 actor.left = 1;
             }
+            decision = scheduler.schedule(now);
+        } else if stall == Some(now) {
+            let (_, length) = stalls.next().unwrap();
+            scheduler.pause(now);
+            now = (now + length).min(horizon);
+            scheduler.resume(now);
             decision = scheduler.schedule(now);
         } else if join == Some(now) {
             let (_, who, most) = joins.next().unwrap();
@@ -309,6 +322,12 @@ fn tenant() -> impl Strategy<Value = Tenant> {
         .prop_map(|(contract, programs)| Tenant { contract, programs })
 }
 
+/// Any load, on a host that stalls.
+pub(crate) fn stalled_loads() -> impl Strategy<Value = Load> {
+    let stalls = prop::collection::vec((0..2_500u64, 1..400u64), 0..4);
+    (loads(), stalls).prop_map(|(load, stalls)| Load { stalls, ..load })
+}
+
 /// Any load, admitted or not.
 pub(crate) fn loads() -> impl Strategy<Value = Load> {
     let events = prop::collection::vec((0..2_000u64, any::<usize>()), 0..40);
@@ -323,6 +342,7 @@ pub(crate) fn loads() -> impl Strategy<Value = Load> {
         background,
         events,
         joins: Vec::new(),
+        stalls: Vec::new(),
         latencies: Vec::new(),
         interrupt: 0,
         redispatch: 0,
