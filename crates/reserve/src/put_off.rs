@@ -10,6 +10,9 @@
 //! than `⌈w / period⌉` budgets. Earlier entries, but not before that instant, are within this. What is given back is
 //! what the background would have had.
 //!
+//! The whole queue comes back earlier, also entries that the stall had not put off. So until an instant a server may
+//! get what it would have got without stalls at an instant that is later by all stalls before.
+//!
 //! Only servers that have slept since get it: one that computes without a pause has no job that would be on time.
 
 use crate::id::Index;

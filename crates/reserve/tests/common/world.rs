@@ -46,6 +46,8 @@ pub(crate) struct Load {
 pub(crate) struct History {
     /// From when to when each tenant ran, by its number.
     pub(crate) slices: Vec<(Nanos, Nanos, usize)>,
+    /// From when to when the host stalled.
+    pub(crate) stalls: Vec<(Nanos, Nanos)>,
     /// Timers that fired with nothing else happening then, and whether they switched.
     pub(crate) fired: Vec<(Nanos, bool)>,
     pub(crate) servers: Vec<ServerId>,
@@ -200,8 +202,10 @@ pub(crate) fn run(
         } else if stall == Some(now) {
             let (_, length) = stalls.next().unwrap();
             scheduler.pause(now);
+            let began = now;
             now = (now + length).min(horizon);
             scheduler.resume(now);
+            history.stalls.push((began, now));
             decision = scheduler.schedule(now);
         } else if join == Some(now) {
             let (_, who, most) = joins.next().unwrap();
