@@ -15,7 +15,7 @@ use crate::transit::{self, Transit};
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::{Cell, CellConfig, Realtime, RealtimeLimit};
 use leasehold_confine::InForce;
-use leasehold_lease::{LeaseFile, Nanoseconds, Order};
+use leasehold_lease::{LeaseFile, Nanoseconds, Order, TenantSpec};
 use std::path::Path;
 
 /// How the cell of a lease file is started.
@@ -80,15 +80,15 @@ pub(crate) struct Admitted {
 }
 
 impl CellOptions {
-    /// Checks the tenants of `file`, which was read from `leases`, confines the process, and starts
-    /// their cell. `start_beside` starts threads that need more than the controller will have.
+    /// Checks the tenants of `file`, which was read from `leases`, confines the process to what the `reached` tenants
+    /// need, and starts the cell. `start_beside` starts threads that need more than the controller will have.
     ///
     /// # Errors
     /// When something of the file cannot be kept, or the host refuses something.
     pub(crate) fn open<T>(
         &self,
-        leases: &Path,
-        file: &LeaseFile,
+        (leases, file): (&Path, &LeaseFile),
+        reached: &[TenantSpec],
         profile: Option<&Path>,
         control: &Control,
         start_beside: impl FnOnce(&Cell) -> Result<T, Failure>,
@@ -141,7 +141,7 @@ impl CellOptions {
             profile_file: path.clone(),
             control: control.clone(),
             ends: admitted.ends.reservation,
-            tenants: file.tenants.clone(),
+            reached: reached.to_vec(),
         };
         let mut config = CellConfig::new(profile);
         config.code_cache = leasehold_cell::user_code_cache();
@@ -160,7 +160,7 @@ impl CellOptions {
         let confined = confinement::enter(
             self.confinement,
             &Needs {
-                tenants: &file.tenants,
+                tenants: reached,
                 origin: Origin::File(leases),
                 holds_memory: config.memory.is_some(),
                 profile: path.as_deref(),

@@ -7,7 +7,7 @@ use crate::exit::Failure;
 use crate::output::{plain, say, tell};
 use crate::report::nanos;
 use crate::up::table::{Column, lines};
-use leasehold_lease::Nanoseconds;
+use leasehold_lease::{Nanoseconds, TenantSpec};
 use leasehold_node::view::{
     End, ErrorKind, Event, ExitKind, LogLine, LogStream, Reloaded, Snapshot, State, Tenant, Tenants,
 };
@@ -198,7 +198,7 @@ impl Ps {
 #[derive(Debug, clap::Args)]
 pub(crate) struct One {
     /// The name of the tenant.
-    #[arg(value_name = "TENANT")]
+    #[arg(value_name = "TENANT", value_parser = TenantSpec::parse_name)]
     tenant: String,
 
     #[command(flatten)]
@@ -247,7 +247,7 @@ Exit codes: 0; 1 the end took longer than its bound; 66 no such tenant, or no no
 answers; 77 the tenant has never run.")]
 pub(crate) struct Kill {
     /// The name of the tenant.
-    #[arg(value_name = "TENANT")]
+    #[arg(value_name = "TENANT", value_parser = TenantSpec::parse_name)]
     tenant: String,
 
     #[command(flatten)]

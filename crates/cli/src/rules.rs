@@ -38,8 +38,8 @@ pub(crate) struct Rules {
     pub(crate) control: Control,
     /// The cell's reservation for ends.
     pub(crate) ends: Option<Contract>,
-    /// The tenants of the start, whose places the process reaches.
-    pub(crate) tenants: Vec<TenantSpec>,
+    /// The tenants whose places the process reaches since the start.
+    pub(crate) reached: Vec<TenantSpec>,
 }
 
 impl Rules {
@@ -152,7 +152,7 @@ impl Admission for Rules {
             let real = path.canonicalize().ok().zip(place.canonicalize().ok());
             real.is_some_and(|(path, place)| path.starts_with(place))
         };
-        let of_start = || self.tenants.iter();
+        let of_start = || self.reached.iter();
         let program = &tenant.component;
         let known = of_start().any(|other| other.component == *program);
         // One that is missing is for the loader to report, as at the start.

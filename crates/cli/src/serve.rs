@@ -1,6 +1,7 @@
 //! `leasehold serve`: the tenants of a lease file answer HTTP requests, each under its lease.
 
 mod lines;
+mod reached;
 mod state;
 mod tables;
 
@@ -197,11 +198,13 @@ fn operate(
     }
     // A signal that comes while a server starts is not its end.
     let reloads = is_server.then(Hangups::listen).transpose()?;
+    let stated = file.tenants.clone();
     let (keeper, changes) = state::open(arguments.state.as_deref(), &arguments.leases, &mut file)?;
+    let reached = reached::reached(&file, stated);
     let saves = keeper.as_ref().map(Keeper::saves);
     let of_file = |error| unusable(&arguments.leases, &error);
-    let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
-    let prepared = Prepared::read(&file.tenants, Origin::File(&arguments.leases))?;
+    let stores = Stores::open(&reached, Origin::File(&arguments.leases))?;
+    let prepared = Prepared::read(&reached, Origin::File(&arguments.leases))?;
     let collector = arguments.collector()?;
     let listeners = if is_server { &*file.listeners } else { &[] };
     let sockets = Sockets::open(listeners).map_err(of_file)?;
@@ -250,9 +253,12 @@ fn operate(
         collector: collector.as_ref().map(Endpoint::port),
     };
     let logs = Logs::new(printer);
-    let opened = arguments
-        .cell
-        .open(&arguments.leases, &file, profile, &control, |cell| {
+    let opened = arguments.cell.open(
+        (&arguments.leases, &file),
+        &reached,
+        profile,
+        &control,
+        |cell| {
             let host = |error: std::io::Error| Failure::Host(error.into());
             let set_aside = |listener: &Listener| {
                 let promised = DescriptorPromise::of_listener(listener.connections);
@@ -315,7 +321,8 @@ fn operate(
                 outgoing,
                 exporter,
             })
-        })?;
+        },
+    )?;
     log.begin();
     let Opened {
         cell,

@@ -12,7 +12,7 @@ use std::sync::Arc;
 pub(crate) struct Stores(HashMap<String, Arc<Store>>);
 
 impl Stores {
-    /// Opens the store of each tenant that has one.
+    /// Opens the store of each tenant that has one: of several with one name, that of the first.
     ///
     /// # Errors
     /// When a file is no store, cannot be used, or another process uses it.
@@ -22,6 +22,9 @@ impl Stores {
             let Some(stated) = &tenant.keyvalue else {
                 continue;
             };
+            if stores.contains_key(&tenant.name) {
+                continue;
+            }
             let store = Store::open(&stated.file, stated.size.get()).map_err(|error| {
                 let key = format!("tenant.{}.keyvalue.file", tenant.name);
                 let message = match origin {

@@ -131,8 +131,8 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let stores = Stores::open(&file.tenants, Origin::File(&arguments.leases))?;
     let requests = Prepared::read(&file.tenants, Origin::File(&arguments.leases))?;
     let opened = arguments.cell.open(
-        &arguments.leases,
-        &file,
+        (&arguments.leases, &file),
+        &file.tenants,
         profile,
         &Control::default(),
         |cell| requests.start(cell.own_core()),

@@ -40,6 +40,13 @@ fn a_tenant_is_put_replaced_killed_started_and_deleted_and_each_is_idempotent() 
         "{}",
         wrong.2
     );
+    let beyond = node.command(&["kill", "../more"]);
+    assert_eq!(beyond.0, Some(2), "{}", beyond.2);
+    assert!(
+        beyond.2.contains("found \"../more\"; allowed: 1 to 63 of"),
+        "{}",
+        beyond.2
+    );
     let outside = node.put(
         "out",
         "[tenant.out]\ncomponent = \"/bin/true\"\nreclaim.budget = \"1ms\"\n",

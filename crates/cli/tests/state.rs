@@ -145,3 +145,36 @@ fn a_state_that_cannot_be_used_is_an_error_that_names_it_and_nothing_is_lost() {
         .collect();
     assert_eq!(names, ["cart", "shop"]);
 }
+
+#[test]
+fn a_deleted_tenant_comes_back_by_a_reload_after_a_restart_with_all_that_it_had() {
+    let directory = tempfile::tempdir().expect("directory");
+    let state = directory.path().join("desired");
+    fs::create_dir(directory.path().join("files")).expect("made");
+    let options = ["--state", state.to_str().expect("text")];
+    let more = "keyvalue = { file = \"cart.redb\", size = \"8MiB\" }\n\
+                dirs = [{ host = \"files\", guest = \"/\", write = true }]\n\
+                outgoing = { allow = [\"http://127.0.0.1:1\"] }\n";
+    let shop = LISTENER.to_owned() + &table("shop", "/*", "");
+    let node = Node::start_in(
+        directory,
+        &(shop.clone() + &table("cart", "/env", more)),
+        &options,
+    );
+    assert_eq!(node.command(&["delete", "cart"]).0, Some(0));
+    let node = node.again(&options);
+    assert!(node.get("/env").1.contains("NAME=shop"));
+    let changes = node.json(&["reload"]);
+    assert_eq!(changes["added"], json!(["cart"]), "{changes}");
+    assert!(node.get("/env").1.contains("NAME=cart"));
+    // What an operator took away with the tenant is no reason not to start.
+    assert_eq!(node.command(&["delete", "cart"]).0, Some(0));
+    fs::remove_dir_all(node.path("files")).expect("removed");
+    let node = node.again(&options);
+    assert!(node.get("/env").1.contains("NAME=shop"));
+    let refused = node.command(&["reload"]);
+    assert_eq!(refused.0, Some(78), "{}", refused.2);
+    node.leases(&shop);
+    assert_eq!(node.command(&["reload"]).0, Some(0));
+    assert_eq!(node.end().0, Some(0));
+}

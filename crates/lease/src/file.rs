@@ -40,7 +40,6 @@ const SIMULATED_NAME: &str = "the name of a tenant of this file";
 const TENANTS: &str = "at least one table [tenant.NAME]";
 const TENANT_COUNT: &str = "at most 10000 tables [tenant.NAME]";
 const LISTENER_COUNT: &str = "at most 64 tables [listener.NAME]";
-const TENANT_NAME: &str = "1 to 63 of A-Z a-z 0-9 - _";
 const PATH: &str = "a path, not empty, without NUL";
 const STRINGS: &str = "an array of strings without NUL";
 const STRING: &str = "a string without NUL";
@@ -288,7 +287,7 @@ fn parse_tenant<'a>(
 ) -> Result<(TenantSpec, Option<HttpTable<'a>>), LeaseError> {
     let name = node.name();
     if !TenantSpec::is_name(name) {
-        return Err(node.misnamed(TENANT_NAME));
+        return Err(node.misnamed(TenantSpec::NAME_ALLOWED));
     }
     let mut component = None;
     let mut args = (Vec::new(), None);

@@ -89,6 +89,20 @@ impl TenantSpec {
         (1..=Self::NAME_MOST).contains(&name.len()) && name.chars().all(Self::is_in_name)
     }
 
+    /// Parses a name of a tenant, as a flag or an argument has it.
+    ///
+    /// # Errors
+    ///
+    /// Anything that [is no name](Self::is_name), with what was found and what is allowed.
+    pub fn parse_name(text: &str) -> Result<String, FlagError> {
+        match Self::is_name(text) {
+            true => Ok(text.to_owned()),
+            false => Err(FlagError::new(text, Self::NAME_ALLOWED)),
+        }
+    }
+
+    pub(crate) const NAME_ALLOWED: &'static str = "1 to 63 of A-Z a-z 0-9 - _";
+
     /// The most characters of a name.
     pub(crate) const NAME_MOST: usize = 63;
 

@@ -1,6 +1,7 @@
 //! The routes of the control interface, and their description.
 
 mod head;
+mod json_table;
 mod parameters;
 mod stall;
 mod streams;

@@ -1,5 +1,6 @@
 //! Routes below `/v1/tenants`.
 
+use super::json_table::toml_of;
 use super::{Api, LONG};
 use crate::controller::Controller;
 use crate::problem::Problem;
@@ -13,7 +14,6 @@ use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use leasehold_lease::Nanoseconds;
 use serde::Deserialize;
-use std::fmt::Write;
 use std::time::Duration;
 use tokio::sync::oneshot;
 use utoipa::IntoParams;
@@ -281,60 +281,5 @@ fn of_json(name: &str, body: &str) -> Result<String, Problem> {
         );
         Problem::new(ErrorKind::BadLease, message)
     };
-    let value: serde_json::Value =
-        serde_json::from_str(body).map_err(|error| wrong(error.to_string()))?;
-    let serde_json::Value::Object(table) = &value else {
-        return Err(wrong("found no object".to_owned()));
-    };
-    let mut text = format!("[tenant.{name}]\n");
-    for (key, value) in table {
-        let value = inline(value).ok_or_else(|| wrong(format!("{key}: found null")))?;
-        let _ = writeln!(text, "{} = {value}", serde_json::Value::from(key.as_str()));
-    }
-    Ok(text)
-}
-
-/// Returns a value of JSON as TOML writes it; `None` for null, which TOML lacks. Strings are the same in both.
-fn inline(value: &serde_json::Value) -> Option<String> {
-    use serde_json::Value;
-    Some(match value {
-        Value::Null => return None,
-        Value::Array(values) => {
-            let values: Option<Vec<_>> = values.iter().map(inline).collect();
-            format!("[{}]", values?.join(", "))
-        }
-        Value::Object(table) => {
-            let pair = |(key, value): (&String, &Value)| {
-                Some(format!(
-                    "{} = {}",
-                    Value::from(key.as_str()),
-                    inline(value)?
-                ))
-            };
-            let pairs: Option<Vec<_>> = table.iter().map(pair).collect();
-            format!("{{ {} }}", pairs?.join(", "))
-        }
-        Value::Bool(_) | Value::Number(_) | Value::String(_) => value.to_string(),
-    })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::of_json;
-
-    #[test]
-    fn a_table_as_json_is_the_same_lease_as_toml() {
-        let json = r#"{"component": "a\"b.wasm", "reclaim": {"budget": "5ms"}, "args": ["1", "ü"],
-            "cpu": {"budget": "1ms", "period": "10ms", "priority": 3}}"#;
-        let text = of_json("a", json).expect("an object");
-        let file = leasehold_lease::LeaseFile::parse(&text, std::path::Path::new("x/lease.toml"));
-        let tenant = &file.expect("a lease file").tenants[0];
-        assert_eq!(tenant.component, std::path::Path::new("x/a\"b.wasm"));
-        assert_eq!(
-            (tenant.args.len(), tenant.lease.reclaim.budget.get()),
-            (2, 5_000_000)
-        );
-        assert!(of_json("a", r#"{"component": null}"#).is_err());
-        assert!(of_json("a", "[]").is_err());
-    }
+    toml_of(name, body).map_err(|error| wrong(error.to_string()))
 }

@@ -1,0 +1,157 @@
+//! A table of a lease file that is stated as JSON, as the TOML that says the same.
+//!
+//! Keys go over one by one, so what TOML refuses, such as a key that is there twice, is refused here, too.
+
+use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use std::fmt::{self, Write as _};
+
+/// The keys of an object and their values, as TOML writes them.
+struct Pairs(Vec<(String, String)>);
+
+/// A value as TOML writes it in a line. Strings are the same in JSON.
+struct Inline(String);
+
+/// Returns the TOML of the table of the tenant with this name.
+///
+/// # Errors
+/// What is no JSON, no object, or has a null in it, which TOML lacks.
+pub(super) fn toml_of(name: &str, body: &str) -> serde_json::Result<String> {
+    let Pairs(pairs) = serde_json::from_str(body)?;
+    let mut text = format!("[tenant.{name}]\n");
+    for (key, value) in pairs {
+        // Writing to a string cannot fail.
+        let _ = writeln!(text, "{key} = {value}");
+    }
+    Ok(text)
+}
+
+fn quoted(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn pairs<'de, A: MapAccess<'de>>(mut map: A) -> Result<Vec<(String, String)>, A::Error> {
+    let mut pairs = Vec::new();
+    while let Some(key) = map.next_key::<String>()? {
+        let Inline(value) = map.next_value()?;
+        pairs.push((quoted(&key), value));
+    }
+    Ok(pairs)
+}
+
+impl<'de> Deserialize<'de> for Pairs {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Object;
+        impl<'de> Visitor<'de> for Object {
+            type Value = Pairs;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Pairs, A::Error> {
+                pairs(map).map(Pairs)
+            }
+        }
+        from.deserialize_map(Object)
+    }
+}
+
+impl<'de> Deserialize<'de> for Inline {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Value;
+        impl<'de> Visitor<'de> for Value {
+            type Value = Inline;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a value that is not null")
+            }
+
+            fn visit_bool<E: Error>(self, value: bool) -> Result<Inline, E> {
+                Ok(Inline(value.to_string()))
+            }
+
+            fn visit_u64<E: Error>(self, value: u64) -> Result<Inline, E> {
+                Ok(Inline(value.to_string()))
+            }
+
+            fn visit_i64<E: Error>(self, value: i64) -> Result<Inline, E> {
+                Ok(Inline(value.to_string()))
+            }
+
+            fn visit_f64<E: Error>(self, value: f64) -> Result<Inline, E> {
+                Ok(Inline(serde_json::Value::from(value).to_string()))
+            }
+
+            fn visit_str<E: Error>(self, value: &str) -> Result<Inline, E> {
+                Ok(Inline(quoted(value)))
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Inline, A::Error> {
+                let mut values = Vec::new();
+                while let Some(Inline(value)) = seq.next_element()? {
+                    values.push(value);
+                }
+                Ok(Inline(format!("[{}]", values.join(", "))))
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<Inline, A::Error> {
+                let pairs = pairs(map)?;
+                let pairs: Vec<_> = pairs
+                    .iter()
+                    .map(|(key, value)| format!("{key} = {value}"))
+                    .collect();
+                Ok(Inline(format!("{{ {} }}", pairs.join(", "))))
+            }
+        }
+        from.deserialize_any(Value)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::toml_of;
+    use leasehold_lease::LeaseFile;
+    use std::path::Path;
+
+    fn parse(json: &str) -> Result<LeaseFile, String> {
+        let text = toml_of("a", json).map_err(|error| error.to_string())?;
+        let file = LeaseFile::parse(&text, Path::new("x/lease.toml"));
+        file.map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_table_as_json_is_the_same_lease_as_toml() {
+        let json = r#"{"component": "a\"b.wasm", "reclaim": {"budget": "5ms"}, "args": ["1", "ü"],
+            "cpu": {"budget": "1ms", "period": "10ms", "priority": 3}}"#;
+        let file = parse(json).expect("a lease file");
+        let tenant = &file.tenants[0];
+        assert_eq!(tenant.component, Path::new("x/a\"b.wasm"));
+        assert_eq!(
+            (tenant.args.len(), tenant.lease.reclaim.budget.get()),
+            (2, 5_000_000)
+        );
+    }
+
+    #[test]
+    fn what_a_lease_file_refuses_is_refused_as_json() {
+        for (json, says) in [
+            ("[]", "expected an object"),
+            (r#"{"component": null}"#, "null"),
+            (
+                r#"{"component": "a.wasm", "component": "b.wasm"}"#,
+                "duplicate",
+            ),
+            (
+                r#"{"component": "a.wasm", "cpu": {"budget": "1ms", "budget": "2ms", "period": "9ms"}}"#,
+                "duplicate",
+            ),
+            (
+                r#"{"component": "a.wasm", "files": {"open": 1e300}}"#,
+                "files.open",
+            ),
+        ] {
+            let error = parse(json).expect_err(json);
+            assert!(error.contains(says), "{json}: {error}");
+        }
+    }
+}
