@@ -4,12 +4,12 @@ use super::account::Account;
 use super::attempt::Try;
 use super::class::{Class, Site, is_cheap_to_close, kind_of};
 use super::descriptor::Node;
-use super::directories::BLOCK;
-use super::disk::is_same;
 use super::elsewhere::Elsewhere;
 use super::file::File;
+use super::naming::{self, BLOCK};
 use super::pace::Permit;
 use super::path::{self, Parent, parent, without_slashes};
+use super::status::is_same;
 use crate::host::kernel;
 use crate::steps::caps::LINK;
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, Timespec};
@@ -428,7 +428,7 @@ impl Place<'_> {
 pub(crate) fn create_directory(place: &Place<'_>) -> Result<()> {
     let (directory, name) = place.parent(&without_slashes(place.path))?;
     let within = (place.site, directory.as_fd());
-    place.account.disk().name_in(within, BLOCK, || {
+    naming::name(place.account.disk(), within, BLOCK, || {
         kernel::make_directory(&directory, &name)?;
         let made = kernel::status_at(directory.as_fd(), &name, StatxFlags::BLOCKS);
         Ok(((), made.map_or(BLOCK, |made| kernel::on_disk(&made))))
@@ -452,7 +452,7 @@ pub(crate) fn symlink(place: &Place<'_>, target: &CStr) -> Result<()> {
     let (directory, name) = place.parent(place.path)?;
     let within = (place.site, directory.as_fd());
     // What the link says is charged by its length.
-    place.account.disk().name_in(within, 0, || {
+    naming::name(place.account.disk(), within, 0, || {
         kernel::symlink(target, &directory, &name).map(|()| ((), 0))
     })
 }
@@ -475,7 +475,7 @@ fn link(pair: &Pair<'_>) -> Result<()> {
     let (from, old) = parent(pair.site, pair.from, pair.old)?;
     let (to, new) = parent(pair.site, pair.to, pair.new)?;
     let within = (pair.site, to.as_fd());
-    pair.account.disk().name_in(within, 0, || {
+    naming::name(pair.account.disk(), within, 0, || {
         kernel::link(from, &old, &to, &new).map(|()| ((), 0))
     })
 }
@@ -492,7 +492,7 @@ fn rename(pair: &Pair<'_>) -> Result<()> {
         false => old,
     };
     let within = (pair.site, to.as_fd());
-    pair.account.disk().name_in(within, 0, || {
+    naming::name(pair.account.disk(), within, 0, || {
         kernel::rename(from, &old, &to, &new).map(|()| ((), 0))
     })
 }

@@ -2,8 +2,6 @@
 
 use super::attempt::Try;
 use super::class::{Class, SMALL, Site};
-use super::directories::OpenDirectory;
-use super::disk::Identity;
 use super::elsewhere::Elsewhere;
 use super::file::File;
 use super::last_close::{EXTENT_PAGES, Grows};
@@ -11,7 +9,7 @@ use super::pace::Permit;
 use super::pages::Lent;
 use super::read_ahead::{AHEAD, ReadAhead};
 use super::shrinks::{Shrinks, State, Window};
-use super::status::status_of;
+use super::status::{Identity, identity, status_of};
 use super::table::Files;
 use crate::host::kernel;
 use leasehold_crossing::{Mutex, MutexGuard};
@@ -34,8 +32,8 @@ pub(crate) struct Node {
     holders: AtomicU32,
     /// The tenant that pays for the file, if its disk use is counted.
     payer: Option<DiskPayer>,
-    /// What counts it if it is a directory. After `fd`: that is closed first.
-    directory: Option<OpenDirectory>,
+    /// The tenant that pays for it, if it is a directory.
+    directory: Option<DirectoryPayer>,
     /// Blocks that it is known to have.
     window: Mutex<Option<Window>>,
     /// Pages that it has grown by.
@@ -58,6 +56,13 @@ struct DiskPayer {
     shrinks: Shrinks,
 }
 
+/// The tenant that pays for what a directory takes on the disk.
+#[derive(Debug)]
+struct DirectoryPayer {
+    files: Arc<Files>,
+    identity: Identity,
+}
+
 impl AsFd for Node {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
@@ -66,6 +71,9 @@ impl AsFd for Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
+        if let Some(DirectoryPayer { files, identity }) = self.directory.take() {
+            files.account().disk().closed_directory(identity);
+        }
         if let Some(DiskPayer {
             files, identity, ..
         }) = self.payer.take()
@@ -114,7 +122,11 @@ impl Node {
                     shrinks: Shrinks::of(identity),
                 });
             }
-            FileType::Directory => self.directory = Some(OpenDirectory::of(files, status)),
+            FileType::Directory => {
+                let (files, identity) = (files.clone(), identity(status));
+                files.account().disk().directories.opened(identity);
+                self.directory = Some(DirectoryPayer { files, identity });
+            }
             _ => {}
         }
         self

@@ -1,114 +1,85 @@
-//! The blocks that directories take of a disk.
+//! The directories that a tenant has open.
 //!
-//! A directory grows with its names, and one of ext4 never becomes smaller: names of 255 bytes fill a block by
-//! fifteens, and removing them frees none. So a directory is measured around each call that makes a name in it. What
-//! it takes is given back with the directory itself, when the tenant has closed it everywhere.
+//! What a directory takes of a disk is given back when its name has gone and the tenant has closed it everywhere.
 
-use super::class::{Class, Site};
-use super::disk::{Disk, Identity, give, identity};
-use super::table::Files;
-use crate::host::kernel;
-use leasehold_slots::address_range::PAGE;
-use rustix::fs::{Statx, StatxFlags};
-use rustix::io::{Errno, Result};
-use std::os::fd::BorrowedFd;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
-
-/// Bytes that are charged before a name is made: the block that its directory may grow by.
-pub(super) const BLOCK: u64 = PAGE as u64;
+use super::class::Site;
+use super::status::Identity;
+use leasehold_crossing::{Mutex, MutexGuard};
+use std::collections::HashMap;
 
 /// A directory that the tenant has open.
 #[derive(Debug, Default)]
-pub(super) struct Seen {
+struct Seen {
     descriptors: u32,
-    /// Bytes that are given back when the last descriptor is closed: its name has gone.
+    /// Bytes that are given back with the last descriptor: its name has gone.
     owes: u64,
 }
 
-/// A descriptor of a directory.
-#[derive(Debug)]
-pub(super) struct OpenDirectory {
-    files: Arc<Files>,
-    identity: Identity,
+/// The directories of one top-level tenant that are open; no more than descriptors.
+#[derive(Debug, Default)]
+pub(super) struct Directories {
+    open: Mutex<HashMap<Identity, Seen>>,
+    /// Held while a name is made, and its directory measured.
+    naming: Mutex<()>,
 }
 
-impl OpenDirectory {
-    /// Counts one more descriptor of the directory with this status.
-    pub(super) fn of(files: &Arc<Files>, status: &Statx) -> Self {
-        let identity = identity(status);
-        let mut open = files.account().disk().directories.lock();
-        open.entry(identity).or_default().descriptors += 1;
-        drop(open);
-        let files = files.clone();
-        Self { files, identity }
+impl Directories {
+    /// Begins making a name, waiting for others where that is allowed; `None` on the cell's thread if one is being
+    /// made.
+    pub(super) fn turn(&self, site: Site) -> Option<MutexGuard<'_, ()>> {
+        match site {
+            Site::Blocking => Some(self.naming.lock()),
+            Site::Cell(_) => self.naming.try_lock(),
+        }
     }
-}
 
-impl Drop for OpenDirectory {
-    fn drop(&mut self) {
-        let disk = self.files.account().disk();
-        let mut open = disk.directories.lock();
-        let Some(seen) = open.get_mut(&self.identity) else {
-            return;
+    /// Counts one more descriptor of a directory.
+    pub(super) fn opened(&self, identity: Identity) {
+        self.open.lock().entry(identity).or_default().descriptors += 1;
+    }
+
+    /// Counts one descriptor less; returns the bytes that are to be given back for it.
+    pub(super) fn closed(&self, identity: Identity) -> u64 {
+        let mut open = self.open.lock();
+        let Some(seen) = open.get_mut(&identity) else {
+            return 0;
         };
         seen.descriptors -= 1;
-        if seen.descriptors == 0 {
-            give(&disk.bytes, seen.owes);
-            open.remove(&self.identity);
+        match seen.descriptors {
+            0 => open.remove(&identity).map_or(0, |seen| seen.owes),
+            _ => 0,
         }
     }
-}
 
-/// Returns the bytes that an open directory takes.
-fn taken_by(directory: BorrowedFd<'_>) -> Result<u64> {
-    kernel::status(directory, StatxFlags::BLOCKS).map(|status| kernel::on_disk(&status))
-}
-
-impl Disk {
-    /// Makes a name in `directory`, and counts what that takes: `make` returns what was made, and the bytes that it
-    /// takes itself, `most` of them. Two system calls more than `make`, but for directories in memory.
-    ///
-    /// # Errors
-    /// `DQUOT` where that would be more than the tenant may add. `AGAIN` on the cell's thread while another thread
-    /// makes a name for the tenant. Those of `make`.
-    pub(super) fn name_in<T>(
-        &self,
-        (site, directory): (Site, BorrowedFd<'_>),
-        most: u64,
-        make: impl FnOnce() -> Result<(T, u64)>,
-    ) -> Result<T> {
-        if site == Site::Cell(Class::Memory) {
-            return make().map(|(made, _)| made);
-        }
-        let _turn = match site {
-            Site::Blocking => self.naming.lock(),
-            Site::Cell(_) => self.naming.try_lock().ok_or(Errno::AGAIN)?,
-        };
-        let before = taken_by(directory)?;
-        // Not every file system counts the blocks of directories.
-        let charged = if before > 0 { BLOCK + most } else { 0 };
-        self.take(charged)?;
-        let made = make();
-        let own = made.as_ref().map_or(0, |(_, own)| *own);
-        let grown = taken_by(directory).map_or(BLOCK, |after| after.saturating_sub(before));
-        match charged.checked_sub(grown + own) {
-            Some(rest) => give(&self.bytes, rest),
-            None => {
-                let more = grown + own - charged;
-                self.bytes.fetch_add(more, Ordering::AcqRel);
+    /// Records that the name of a directory of so many bytes has gone; returns the bytes that are to be given back
+    /// now.
+    pub(super) fn removed(&self, identity: Identity, bytes: u64) -> u64 {
+        match self.open.lock().get_mut(&identity) {
+            Some(seen) => {
+                seen.owes = bytes;
+                0
             }
+            None => bytes,
         }
-        made.map(|(made, _)| made)
     }
+}
 
-    /// Records that the name of a directory with this earlier status has gone. Requires the exclusive lock.
-    pub(super) fn removed_directory(&self, status: &Statx) {
-        self.give_file();
-        let bytes = kernel::on_disk(status);
-        match self.directories.lock().get_mut(&identity(status)) {
-            Some(seen) => seen.owes = bytes,
-            None => give(&self.bytes, bytes),
+#[cfg(test)]
+mod tests {
+    use super::Directories;
+
+    #[test]
+    fn what_a_removed_directory_took_is_given_back_once_and_when_it_is_closed_everywhere() {
+        let directories = Directories::default();
+        let (mine, other) = ((1, 1), (1, 2));
+        for identity in [mine, mine, other] {
+            directories.opened(identity);
         }
+        assert_eq!(directories.removed(mine, 4096), 0);
+        assert_eq!(directories.closed(other), 0);
+        assert_eq!(directories.closed(mine), 0);
+        assert_eq!(directories.closed(mine), 4096);
+        assert_eq!(directories.closed(mine), 0);
+        assert_eq!(directories.removed(other, 8192), 8192);
     }
 }

@@ -3,15 +3,15 @@
 //! Bytes are blocks, as the file system counts them before and after a call. The most that a write
 //! can take is charged before the write; the rest is refunded afterwards. Removals are refunded
 //! too, but never below zero: data that existed before the tenant is no credit. A file without a
-//! name is refunded when the tenant has closed it everywhere. What [`directories`] take is counted as well.
+//! name is refunded when the tenant has closed it everywhere. What directories take is counted where [names are made](super::naming).
 //!
 //! Writes of one tenant may be concurrent, but not to one file. Calls that shrink or remove files are
 //! exclusive, so that they never overlap the measurement of a write.
 
 use super::class::{Class, Site, kind_of};
-use super::directories;
+use super::directories::Directories;
 use super::last_close::{Grows, LastClose, pages_of};
-use super::status::device;
+use super::status::{Identity, identity};
 use crate::host::kernel;
 use crate::refusals::{Refusals, Reservation};
 use leasehold_crossing::{Condvar, Mutex, MutexGuard};
@@ -32,18 +32,6 @@ fn link_bytes(says: u64) -> u64 {
         ..60 => 0,
         _ => says.next_multiple_of(PAGE as u64),
     }
-}
-
-/// The identity of a file.
-pub(super) type Identity = (u64, u64);
-
-pub(super) fn identity(status: &Statx) -> Identity {
-    (device(status), status.stx_ino)
-}
-
-/// Whether two names are of one file.
-pub(super) fn is_same(one: &Statx, other: &Statx) -> bool {
-    identity(one) == identity(other)
 }
 
 /// A file that the tenant has open.
@@ -71,10 +59,7 @@ pub(crate) struct Disk {
     closed: Condvar,
     /// Threads that wait for that; changed while `open` is locked.
     waiting: AtomicU32,
-    /// Directories that are open; no more than descriptors.
-    pub(super) directories: Mutex<HashMap<Identity, directories::Seen>>,
-    /// Held while a name is made, and its directory measured.
-    pub(super) naming: Mutex<()>,
+    pub(super) directories: Directories,
 }
 
 /// How long the removal of a name, or a write, waits for the tenant's files to be closed.
@@ -109,8 +94,7 @@ impl Disk {
             open: Mutex::default(),
             closed: Condvar::new(),
             waiting: AtomicU32::new(0),
-            directories: Mutex::default(),
-            naming: Mutex::new(()),
+            directories: Directories::default(),
         }
     }
 
@@ -377,6 +361,20 @@ impl Disk {
             Some(seen) => seen.is_nameless = true,
             None => give(&self.bytes, kernel::on_disk(status)),
         }
+    }
+
+    /// Records that the name of a directory with this earlier status was removed. Requires the exclusive lock.
+    pub(super) fn removed_directory(&self, status: &Statx) {
+        self.give_file();
+        let back = self
+            .directories
+            .removed(identity(status), kernel::on_disk(status));
+        give(&self.bytes, back);
+    }
+
+    /// Counts one descriptor of a directory less.
+    pub(super) fn closed_directory(&self, identity: Identity) {
+        give(&self.bytes, self.directories.closed(identity));
     }
 
     /// Whether the tenant has made a file smaller that it has open.

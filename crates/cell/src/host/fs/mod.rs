@@ -5,7 +5,7 @@
 //! [`change`] do what their names say. Each operation is implemented once, for preview 1 and for
 //! components. It is tried on the cell's thread in a form that does not wait, and done on another
 //! thread if it would wait ([`attempt`]). Changes on the cell's thread have a bounded [`pace`]. The
-//! growth that a tenant causes on a [`disk`] is limited.
+//! growth that a tenant causes on a [`disk`] is limited, that of [`directories`] by [`naming`] included.
 
 pub(crate) mod account;
 pub(crate) mod attempt;
@@ -22,6 +22,7 @@ mod here;
 mod last_close;
 pub(crate) mod limit;
 pub(crate) mod listing;
+mod naming;
 pub(crate) mod open;
 mod pace;
 pub(crate) mod pages;

@@ -3,9 +3,9 @@
 use super::attempt::Try;
 use super::class::{Class, Site};
 use super::descriptor::{Mode, Node};
-use super::directories::BLOCK;
 use super::disk::{Disk, give};
 use super::elsewhere::Elsewhere;
+use super::naming::BLOCK;
 use super::pace::Permit;
 use super::path;
 use super::table::Files;

@@ -7,6 +7,7 @@ use super::descriptor::Node;
 use super::disk::Disk;
 use super::elsewhere::Elsewhere;
 use super::file::File;
+use super::naming;
 use super::status::FIELDS;
 use crate::host::answer::Answer;
 use crate::host::kernel;
@@ -72,7 +73,7 @@ pub(super) fn create(
         | OFlags::NOFOLLOW
         | OFlags::NONBLOCK
         | OFlags::NOCTTY;
-    disk.name_in((site, parent.as_fd()), 0, || {
+    naming::name(disk, (site, parent.as_fd()), 0, || {
         // The kernel never reports a new file as cached.
         let fd = kernel::open(parent.as_fd(), &name, flags, ResolveFlags::NO_XDEV)?;
         Ok((opened(site, fd)?, 0))

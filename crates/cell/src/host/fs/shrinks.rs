@@ -6,7 +6,7 @@
 //! are measured take turns, so that no growth is measured twice.
 
 use super::class::Site;
-use super::disk::Identity;
+use super::status::Identity;
 use crate::host::kernel::BLOCK;
 use leasehold_crossing::{Mutex, MutexGuard};
 use std::collections::HashMap;

@@ -29,6 +29,18 @@ pub(crate) fn device(status: &Statx) -> u64 {
     rustix::fs::makedev(status.stx_dev_major, status.stx_dev_minor)
 }
 
+/// The identity of a file.
+pub(super) type Identity = (u64, u64);
+
+pub(super) fn identity(status: &Statx) -> Identity {
+    (device(status), status.stx_ino)
+}
+
+/// Whether two names are of one file.
+pub(super) fn is_same(one: &Statx, other: &Statx) -> bool {
+    identity(one) == identity(other)
+}
+
 /// Returns the guest's value for a kind of file.
 pub(crate) fn file_type(kind: FileType) -> Filetype {
     match kind {

@@ -5,7 +5,7 @@
 //! this process counts its calls ([`kernel::look_ups`]). So a directory that was made fewer calls ago than
 //! [`MOST`] is removed in bounded time.
 
-use super::disk::{Identity, identity};
+use super::status::{Identity, identity};
 use crate::host::kernel;
 use leasehold_crossing::Mutex;
 use rustix::fs::{Statx, StatxFlags};

@@ -1,0 +1,54 @@
+//! Making a name in a directory, which may make the directory larger.
+//!
+//! A directory of ext4 grows with its names and never becomes smaller: names of 255 bytes fill a block by fifteens,
+//! and removing them frees none. So a directory is measured around each call that makes a name in it.
+
+use super::class::{Class, Site};
+use super::disk::{Disk, give};
+use crate::host::kernel;
+use leasehold_slots::address_range::PAGE;
+use rustix::fs::StatxFlags;
+use rustix::io::{Errno, Result};
+use std::os::fd::BorrowedFd;
+use std::sync::atomic::Ordering;
+
+/// Bytes that are charged before a name is made: the block that its directory may grow by.
+pub(super) const BLOCK: u64 = PAGE as u64;
+
+/// Returns the bytes that an open directory takes.
+fn taken_by(directory: BorrowedFd<'_>) -> Result<u64> {
+    kernel::status(directory, StatxFlags::BLOCKS).map(|status| kernel::on_disk(&status))
+}
+
+/// Makes a name in `directory`, and counts what that takes of `disk`: `make` returns what was made, and the bytes that
+/// it takes itself, `most` of them. Two system calls more than `make`, but for directories in memory.
+///
+/// # Errors
+/// `DQUOT` where that would be more than the tenant may add. `AGAIN` on the cell's thread while another thread makes a
+/// name for the tenant. Those of `make`.
+pub(super) fn name<T>(
+    disk: &Disk,
+    (site, directory): (Site, BorrowedFd<'_>),
+    most: u64,
+    make: impl FnOnce() -> Result<(T, u64)>,
+) -> Result<T> {
+    if site == Site::Cell(Class::Memory) {
+        return make().map(|(made, _)| made);
+    }
+    let _turn = disk.directories.turn(site).ok_or(Errno::AGAIN)?;
+    let before = taken_by(directory)?;
+    // Not every file system counts the blocks of directories.
+    let charged = if before > 0 { BLOCK + most } else { 0 };
+    disk.take(charged)?;
+    let made = make();
+    let own = made.as_ref().map_or(0, |(_, own)| *own);
+    let grown = taken_by(directory).map_or(BLOCK, |after| after.saturating_sub(before));
+    match charged.checked_sub(grown + own) {
+        Some(rest) => give(&disk.bytes, rest),
+        None => {
+            let more = grown + own - charged;
+            disk.bytes.fetch_add(more, Ordering::AcqRel);
+        }
+    }
+    made.map(|(made, _)| made)
+}
