@@ -106,7 +106,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         host: &Host::look(),
         profile: usable.as_ref(),
         profile_file: place.as_deref(),
-        control: &Control::default(),
+        control: &Control::of_served(&arguments.leases, &file),
     };
     let mut outcome = Outcome::of(&file, set, overhead, requests, &start);
     if let Err(failure) = Prepared::read(&file.tenants, Origin::File(&arguments.leases)) {

@@ -2,12 +2,12 @@
 //! tenant may be given.
 
 use crate::exit::Failure;
+use crate::guard::{Guard, check_stores};
 use crate::log;
 use crate::mounts::Mounts;
 use leasehold_cell::user_files;
 use leasehold_confine::{InForce, Locking, Mode, Place, Places, Thread};
-use leasehold_lease::{Outgoing, TenantSpec};
-use std::os::unix::fs::MetadataExt;
+use leasehold_lease::{Certificate, LeaseFile, Listener, Outgoing, TenantSpec};
 use std::path::{Path, PathBuf};
 
 /// How far a command that runs guests is confined.
@@ -50,8 +50,10 @@ pub(crate) enum Origin<'a> {
 
 /// The places that a command uses beside those of its tenants.
 pub(crate) struct Needs<'a> {
-    /// The tenants.
+    /// The tenants that may start.
     pub(crate) tenants: &'a [TenantSpec],
+    /// Those whose places are to be reached.
+    pub(crate) reached: &'a [TenantSpec],
     /// Where they come from.
     pub(crate) origin: Origin<'a>,
     /// Whether the cell holds frames for them.
@@ -71,6 +73,8 @@ pub(crate) struct Control {
     pub(crate) programs: Vec<PathBuf>,
     /// The lease file, if it is read again: a tenant that writes it would choose its own lease.
     pub(crate) leases: Option<PathBuf>,
+    /// The certificates of listeners.
+    pub(crate) certificates: Vec<Certificate>,
     /// The directory of what operators change.
     pub(crate) state: Option<PathBuf>,
     /// The control socket.
@@ -79,15 +83,34 @@ pub(crate) struct Control {
     pub(crate) collector: Option<u16>,
 }
 
+impl Control {
+    /// What of a lease file itself the operators of a node need that it is served by; of one that has no listeners,
+    /// nothing.
+    pub(crate) fn of_served(leases: &Path, file: &LeaseFile) -> Self {
+        let certificates = file
+            .listeners
+            .iter()
+            .flat_map(|it: &Listener| it.tls.clone());
+        Self {
+            leases: (!file.listeners.is_empty()).then(|| leases.to_owned()),
+            certificates: certificates.collect(),
+            ..Self::default()
+        }
+    }
+}
+
 /// Confines the process before it starts a cell, and everything that it starts from then on.
 ///
 /// # Errors
 /// When a tenant would be given a directory that is not for tenants, or the kernel refuses a step.
 pub(crate) fn enter(arguments: Arguments, needs: &Needs<'_>) -> Result<InForce, Failure> {
     let mounts = Mounts::read().map_err(|error| Failure::Host(error.into()))?;
-    for tenant in needs.tenants {
-        check_directories(needs, tenant, &mounts)?;
-    }
+    check_stores(needs.tenants, needs.origin)?;
+    let guard = Guard::of(needs, &mounts);
+    needs
+        .tenants
+        .iter()
+        .try_for_each(|tenant| guard.check(tenant))?;
     let locking = match needs.holds_memory {
         true => Locking::Memory,
         false => Locking::Never,
@@ -114,7 +137,7 @@ fn failed(error: leasehold_confine::ConfineError) -> Failure {
 }
 
 fn places(needs: &Needs<'_>) -> Places {
-    let tenants = needs.tenants.iter();
+    let tenants = needs.reached.iter();
     let directories = tenants.clone().flat_map(|tenant| &tenant.dirs);
     let directories = directories.map(|directory| match directory.write {
         true => Place::write(&directory.host),
@@ -160,199 +183,4 @@ pub(crate) fn parent(path: &Path) -> &Path {
     path.parent()
         .filter(|parent| !parent.as_os_str().is_empty())
         .unwrap_or(Path::new("."))
-}
-
-/// A place that no tenant may reach.
-struct Guarded {
-    what: &'static str,
-    path: PathBuf,
-    /// It may read it.
-    may_read: bool,
-}
-
-/// The places that this tenant may not reach.
-fn guarded(needs: &Needs<'_>, tenant: &TenantSpec) -> Vec<Guarded> {
-    let entry = |what| {
-        move |path| Guarded {
-            what,
-            path,
-            may_read: false,
-        }
-    };
-    let readable = |what| {
-        move |path| Guarded {
-            what,
-            path,
-            may_read: true,
-        }
-    };
-    let leases = needs.control.leases.clone().map(readable("the lease file"));
-    let others = || {
-        needs
-            .tenants
-            .iter()
-            .filter(|other| other.name != tenant.name)
-    };
-    let programs = others().map(|other| other.component.clone());
-    let data = others().flat_map(|other| other.data.iter().map(|data| data.file.clone()));
-    let swaps = needs
-        .tenants
-        .iter()
-        .filter_map(|tenant| tenant.swap.clone());
-    let stores = needs.tenants.iter();
-    let stores = stores.filter_map(|tenant| Some(tenant.keyvalue.as_ref()?.file.clone()));
-    let cache = user_files::cache().map(entry("the cache of compiled programs"));
-    let state = user_files::state().map(entry("the state directory"));
-    let profile = needs.profile.map(Path::to_owned).map(entry("the profile"));
-    let socket = needs
-        .control
-        .socket
-        .clone()
-        .map(entry("the control socket"));
-    let desired = needs.control.state.clone();
-    let desired = desired.map(entry("what operators changed"));
-    let processes = entry("the kernel's view of this process")("/proc".into());
-    cache
-        .into_iter()
-        .chain(state)
-        .chain(profile)
-        .chain(socket)
-        .chain(desired)
-        .chain(swaps.map(entry("the swap file")))
-        .chain(stores.map(entry("the store of a tenant")))
-        .chain([processes])
-        .chain(leases)
-        .chain(programs.map(readable("the program of another tenant")))
-        .chain(data.map(readable("a data set of another tenant")))
-        .collect()
-}
-
-/// Refuses a directory of a tenant that contains a guarded place or lies in one, by whatever name.
-///
-/// # Errors
-/// Which directory, and which place.
-pub(crate) fn check_directories(
-    needs: &Needs<'_>,
-    tenant: &TenantSpec,
-    mounts: &Mounts,
-) -> Result<(), Failure> {
-    if tenant.dirs.is_empty() {
-        return Ok(());
-    }
-    let guarded = guarded(needs, tenant);
-    for directory in &tenant.dirs {
-        let ours = Chain::of(&directory.host);
-        let refused = |relation: &str| {
-            let key = match needs.origin {
-                Origin::File(file) => {
-                    format!("{}: tenant.{}.dirs", file.display(), tenant.name)
-                }
-                Origin::Flags => "--dir".to_owned(),
-            };
-            Failure::Configuration(format!(
-                "{key}: found {found:?}, which {relation}; allowed: a directory that neither \
-                     contains it nor lies in it",
-                found = directory.host.display().to_string(),
-            ))
-        };
-        let real = directory.host.canonicalize();
-        let mounted = |place: &Path| {
-            let ours = real.as_ref().ok();
-            let reaching = ours.zip(place.canonicalize().ok());
-            reaching.is_some_and(|(ours, place)| mounts.reaches(ours, &place).is_some())
-        };
-        for Guarded {
-            what,
-            path,
-            may_read,
-        } in &guarded
-        {
-            if *may_read && !directory.write {
-                continue;
-            }
-            let theirs = Chain::of(path);
-            let relation = match () {
-                () if ours.lies_in(&theirs) => "lies in",
-                () if theirs.lies_in(&ours) => "contains",
-                () if mounted(path) => "has, through a mount,",
-                () => continue,
-            };
-            return Err(refused(&format!("{relation} {what} ({})", path.display())));
-        }
-        if let Ok(real) = &real
-            && let Some(point) = mounts.reaches_type(real, "proc")
-        {
-            return Err(refused(&format!(
-                "reaches the kernel's view of this process ({})",
-                point.display()
-            )));
-        }
-    }
-    Ok(())
-}
-
-/// The identity of a file and of the directories above it, which does not depend on links and
-/// mounts.
-struct Chain {
-    /// Of the file, or of the directory nearest to where it would be, up to the root.
-    identities: Vec<(u64, u64)>,
-    /// Whether the file is there.
-    exists: bool,
-}
-
-impl Chain {
-    fn of(path: &Path) -> Self {
-        let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
-        let mut existing = None;
-        for above in absolute.ancestors() {
-            if let Ok(real) = above.canonicalize() {
-                existing = Some((real, above == absolute));
-                break;
-            }
-        }
-        let (real, exists) = existing.unwrap_or_default();
-        let identities = real.ancestors().filter_map(|path| {
-            let status = std::fs::metadata(path).ok()?;
-            Some((status.dev(), status.ino()))
-        });
-        Self {
-            identities: identities.collect(),
-            exists,
-        }
-    }
-
-    /// Whether this is below the other or the same.
-    fn lies_in(&self, other: &Self) -> bool {
-        let top = other.identities.first().filter(|_| other.exists);
-        top.is_some_and(|top| self.identities.contains(top))
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::Chain;
-    use std::os::unix::fs::symlink;
-
-    #[test]
-    fn a_place_is_found_through_links_and_where_it_is_not_yet() {
-        let directory = tempfile::tempdir().expect("directory");
-        let inner = directory.path().join("a/b");
-        std::fs::create_dir_all(&inner).expect("made");
-        let link = directory.path().join("link");
-        symlink(&inner, &link).expect("linked");
-        let outer = Chain::of(&directory.path().join("a"));
-        for inside in [
-            inner.clone(),
-            link.clone(),
-            link.join("../b/not/there"),
-            inner.join("x"),
-        ] {
-            let inside = Chain::of(&inside);
-            assert!(inside.lies_in(&outer));
-            assert!(!outer.lies_in(&inside));
-        }
-        let beside = Chain::of(&directory.path().join("c"));
-        assert!(!beside.lies_in(&outer) && !outer.lies_in(&beside));
-        assert!(outer.lies_in(&outer));
-    }
 }

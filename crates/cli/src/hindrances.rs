@@ -1,8 +1,9 @@
 //! What keeps the tenants of a lease file from being started, found without starting any: too small leases, places that
 //! are not there, and what the host does not have.
 
-use crate::confinement::{self, Control, Needs, Origin};
+use crate::confinement::{Control, Needs, Origin};
 use crate::exit::Failure;
+use crate::guard::{Guard, check_stores};
 use crate::leases;
 use crate::mounts::Mounts;
 use crate::output::plain;
@@ -24,7 +25,7 @@ pub(crate) struct Host {
     /// The memory that the host can spare, bytes; `None` where that is not known.
     pub(crate) spare: Option<u64>,
     /// What is mounted; `None` if that cannot be read.
-    mounts: Option<Mounts>,
+    pub(crate) mounts: Option<Mounts>,
 }
 
 impl Host {
@@ -81,18 +82,21 @@ impl Hindrances {
         }
         let needs = Needs {
             tenants: &file.tenants,
+            reached: &file.tenants,
             origin: Origin::File(start.leases),
             holds_memory: false,
             profile: start.profile_file,
             control: start.control,
         };
+        let mounts = start.host.mounts.as_ref();
+        let guard = mounts.map(|mounts| Guard::of(&needs, mounts));
+        if let Err(failure) = check_stores(&file.tenants, needs.origin) {
+            all.add(None, failure);
+        }
         let places = |tenant: &TenantSpec| {
             let there = leases::check_directories(tenant);
             there.map_err(|failure| failure.of_tenant(&tenant.name))?;
-            match &start.host.mounts {
-                Some(mounts) => confinement::check_directories(&needs, tenant, mounts),
-                None => Ok(()),
-            }
+            guard.as_ref().map_or(Ok(()), |guard| guard.check(tenant))
         };
         let mut rehearsal = Rehearsal::new(start.profile.cloned().unwrap_or_else(Profile::free));
         for listener in &*file.listeners {

@@ -12,7 +12,7 @@
 //! | what would keep tenants from starting, or makes a reservation useless | `hindrances`, `useless` |
 //! | what an admission counts with: preemption and faults, requests on their way | `overhead`, `transit`; what programs reach: `reaches` |
 //! | the cell of a lease file, checked and admitted | `opened` |
-//! | the confinement of the process | `confinement`, `mounts`; what is opened before it: `stores`, `requests` |
+//! | the confinement of the process | `confinement`; what no tenant may reach: `guard`, by `walk` and `mounts`; what is opened before it: `stores`, `requests` |
 //! | reports: a run, ends and their charges, long host steps, refusals | `report`, `costs`, `host_steps`, `refusals` |
 //! | output and log, which never wait for a reader | `output`, `log`, `access_log` |
 //! | signals that ask for the end; the service manager | `interrupt`, `notify` |
@@ -31,6 +31,7 @@ mod costs;
 mod demo;
 mod exit;
 mod generate;
+mod guard;
 mod hindrances;
 mod host_steps;
 mod interrupt;
@@ -58,6 +59,7 @@ mod study;
 mod transit;
 mod up;
 mod useless;
+mod walk;
 
 use crate::output::say;
 use clap::{Parser, Subcommand};

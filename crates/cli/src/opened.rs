@@ -160,7 +160,8 @@ impl CellOptions {
         let confined = confinement::enter(
             self.confinement,
             &Needs {
-                tenants: reached,
+                tenants: &file.tenants,
+                reached,
                 origin: Origin::File(leases),
                 holds_memory: config.memory.is_some(),
                 profile: path.as_deref(),

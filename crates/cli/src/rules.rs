@@ -2,7 +2,9 @@
 
 use crate::admission::{self as processor, Scheduling};
 use crate::admit;
-use crate::confinement::{Control, parent};
+use crate::confinement::{Control, Needs, Origin, parent};
+use crate::exit::Failure;
+use crate::guard::{Guard, check_stores};
 use crate::hindrances::{Host, Start};
 use crate::leases::{self, Ends};
 use crate::memory_admission::MemoryVerdict;
@@ -95,6 +97,26 @@ impl Rules {
         Ok(())
     }
 
+    /// Whether no tenant is given a place that is not for tenants, or could change where one of another leads.
+    fn check_places(&self, tenants: &[TenantSpec]) -> Result<(), Problem> {
+        let needs = Needs {
+            tenants,
+            reached: tenants,
+            origin: Origin::File(&self.leases),
+            holds_memory: self.held.is_some(),
+            profile: self.profile_file.as_deref(),
+            control: &self.control,
+        };
+        let bad = |failure: Failure| Problem::new(ErrorKind::BadLease, failure.to_string());
+        check_stores(tenants, needs.origin).map_err(bad)?;
+        let Some(mounts) = &self.host.mounts else {
+            return Ok(());
+        };
+        let guard = Guard::of(&needs, mounts);
+        let mut tenants = tenants.iter();
+        tenants.try_for_each(|tenant| guard.check(tenant).map_err(bad))
+    }
+
     fn programs(&self) -> impl Iterator<Item = &Path> {
         let own = parent(&self.leases);
         self.control
@@ -108,6 +130,7 @@ impl Rules {
 impl Admission for Rules {
     fn test(&self, tenants: &[TenantSpec]) -> Result<Admitted, Problem> {
         let refused = |message: String| Problem::new(ErrorKind::Refused, message);
+        self.check_places(tenants)?;
         let steps = self.steps(tenants);
         let scheduling = Scheduling {
             order: self.order,

@@ -202,6 +202,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         arguments.confinement,
         &Needs {
             tenants: std::slice::from_ref(&tenant),
+            reached: std::slice::from_ref(&tenant),
             origin,
             holds_memory: config.memory.is_some(),
             profile: path.as_deref(),

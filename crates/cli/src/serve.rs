@@ -200,7 +200,7 @@ fn operate(
     let reloads = is_server.then(Hangups::listen).transpose()?;
     let stated = file.tenants.clone();
     let (keeper, changes) = state::open(arguments.state.as_deref(), &arguments.leases, &mut file)?;
-    let reached = reached::reached(&file, stated);
+    let reached = reached::reached(&file, stated, Origin::File(&arguments.leases));
     let saves = keeper.as_ref().map(Keeper::saves);
     let of_file = |error| unusable(&arguments.leases, &error);
     let stores = Stores::open(&reached, Origin::File(&arguments.leases))?;
@@ -251,6 +251,7 @@ fn operate(
         state: arguments.state.clone(),
         socket: socket.as_ref().map(|socket| socket.path().to_owned()),
         collector: collector.as_ref().map(Endpoint::port),
+        certificates: Control::of_served(&arguments.leases, &file).certificates,
     };
     let logs = Logs::new(printer);
     let opened = arguments.cell.open(

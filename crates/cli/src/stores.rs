@@ -2,6 +2,7 @@
 
 use crate::confinement::Origin;
 use crate::exit::Failure;
+use crate::guard::check_stores;
 use leasehold_cell::keyvalue::{OpenError, Store};
 use leasehold_lease::TenantSpec;
 use std::collections::HashMap;
@@ -15,8 +16,10 @@ impl Stores {
     /// Opens the store of each tenant that has one: of several with one name, that of the first.
     ///
     /// # Errors
-    /// When a file is no store, cannot be used, or another process uses it.
+    /// When a file is no store, cannot be used, another process uses it, or a tenant has or reaches it, too.
     pub(crate) fn open(tenants: &[TenantSpec], origin: Origin<'_>) -> Result<Self, Failure> {
+        // Before one is made in a directory of a tenant's.
+        check_stores(tenants, origin)?;
         let mut stores = HashMap::new();
         for tenant in tenants {
             let Some(stated) = &tenant.keyvalue else {

@@ -5,7 +5,7 @@ mod calibrated;
 
 use serde_json::Value;
 use std::fs::{self, Permissions};
-use std::os::unix::fs::PermissionsExt;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
@@ -433,11 +433,73 @@ fn no_tenant_may_write_to_the_program_or_to_a_data_set_of_another_one() {
             "contains a data set of another tenant",
         ),
     ];
+    // Through a link in it, which its tenant may exchange, to a place that is none of its own.
+    fs::create_dir(home.path("work/ours")).expect("made");
+    fs::copy(guest("hello.wasm"), home.path("work/ours/hello.wasm")).expect("copied");
+    symlink("../ours", home.path("work/theirs/link")).expect("linked");
+    let through = [
+        (
+            "work/theirs/link/hello.wasm",
+            "",
+            "is on the way to the program of another tenant",
+        ),
+        (
+            &*guest("hello.wasm"),
+            "keyvalue = { file = \"work/theirs/link/store\", size = \"8MiB\" }",
+            "a path that does not lead through a directory that a tenant has",
+        ),
+        (
+            &*guest("hello.wasm"),
+            "dirs = [{ host = \"work/theirs/link\", guest = \"/\" }]",
+            "is on the way to a directory of a tenant",
+        ),
+    ];
+    for (program, more, words) in through {
+        let refused = admitted(true, program, more);
+        assert!(refused.contains(words), "{refused}");
+    }
     for (program, data, words) in cases {
         let refused = admitted(true, program, data);
         assert!(refused.contains(words), "{refused}");
         let allowed = admitted(false, program, data);
         assert!(!allowed.contains(words), "{allowed}");
+    }
+}
+
+#[test]
+fn a_store_that_cannot_be_used_is_made_nowhere() {
+    let home = Home::new();
+    fs::create_dir_all(home.path("work/theirs")).expect("made");
+    symlink("work/theirs/later", home.path("link")).expect("linked");
+    symlink("a.redb", home.path("same")).expect("linked");
+    let table = |name: &str, store: &str| {
+        format!(
+            "[tenant.{name}]\ncomponent = {hello:?}\nreclaim = {{ budget = \"50ms\" }}\n\
+             keyvalue = {{ file = {store:?}, size = \"8MiB\" }}\n",
+            hello = guest("hello.wasm"),
+        )
+    };
+    let theirs = "dirs = [{ host = \"work/theirs\", guest = \"/data\", write = true }]\n";
+    for (text, words) in [
+        (
+            table("a", "link") + theirs,
+            "does not lead through a directory that a tenant has",
+        ),
+        (
+            table("a", "a.redb") + &table("b", "same"),
+            "a file of its own: tenant.a has this one",
+        ),
+    ] {
+        fs::write(home.path("leases.toml"), text).expect("written");
+        for (command, code) in [("admit", 1), ("up", 78)] {
+            let output = home.run(&[command, &home.text("leases.toml")]);
+            let said = [&*output.stdout, &*output.stderr].concat();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            assert_eq!(output.status.code(), Some(code), "{command}: {said}");
+            assert!(said.contains(words), "{command}: {said}");
+        }
+        assert!(!home.path("work/theirs/later").exists());
+        assert!(!home.path("a.redb").exists());
     }
 }
 
@@ -514,7 +576,11 @@ fn a_store_is_opened_before_the_process_is_confined_and_lies_in_no_directory_of_
         "keyvalue = { file = \"no/store\", size = \"4MiB\" }",
     );
     for (file, code, words) in [
-        (inside, 78, "contains the store of a tenant"),
+        (
+            inside,
+            78,
+            "does not lead through a directory that a tenant has",
+        ),
         (other, 78, "found no store"),
         (missing, 66, "tenant.a.keyvalue.file"),
     ] {

@@ -95,6 +95,35 @@ fn a_tenant_is_put_replaced_killed_started_and_deleted_and_each_is_idempotent() 
 }
 
 #[test]
+fn no_tenant_is_put_or_read_whose_program_another_one_may_write() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let theirs = directory.path().join("theirs");
+    fs::create_dir(&theirs).expect("made");
+    let writes = "dirs = [{ host = \"theirs\", guest = \"/\", write = true }]\n";
+    let leases = LISTENER.to_owned() + &table("shop", "/*", writes);
+    let node = Node::start_in(directory, &leases, &[]);
+    fs::copy(node.path("web.wasm"), theirs.join("p.wasm")).expect("copied");
+    std::os::unix::fs::symlink("..", theirs.join("up")).expect("linked");
+    for program in [
+        "theirs/p.wasm",
+        "theirs/../theirs/p.wasm",
+        "theirs/up/web.wasm",
+    ] {
+        let more = table("more", "/env", "").replace("web.wasm", program);
+        let refused = node.put("more", &more);
+        assert_eq!(refused.0, Some(78), "{program}: {}", refused.2);
+        assert!(
+            refused.2.contains("the program of another tenant"),
+            "{}",
+            refused.2
+        );
+        node.leases(&(leases.clone() + &more));
+        let refused = node.command(&["reload"]);
+        assert_eq!(refused.0, Some(78), "{program}: {}", refused.2);
+    }
+}
+
+#[test]
 fn what_is_shown_lines_up_and_is_the_same_as_json() {
     let node = Node::start(&[]);
     assert_eq!(node.get("/").0, 200);

@@ -87,7 +87,7 @@ pub(crate) const fn failed(failure: Failure) -> Reply {
         Failure::Deadline => TIMEOUT,
         Failure::Refused => reply(
             StatusCode::SERVICE_UNAVAILABLE,
-            "the lease does not pay for it\n",
+            "the lease does not pay for an instance, or a directory of it is missing\n",
             Outcome::Refused,
         ),
         _ => reply(StatusCode::BAD_GATEWAY, "no response\n", Outcome::Failed),
