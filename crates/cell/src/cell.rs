@@ -42,7 +42,7 @@ use leasehold_lease::Lease;
 use leasehold_preempt::{Companion, Preemption};
 use leasehold_reclaim::Statement;
 use leasehold_slots::stack_class::StackClass;
-use leasehold_wasm::artifact::CodeCache;
+use leasehold_wasm::artifact::{CodeCache, Digest};
 use leasehold_wasm::compile_threads;
 use std::path::Path;
 use std::sync::Arc;
@@ -242,6 +242,18 @@ impl Cell {
         let cache = self.code_cache.as_deref();
         let parts = self.engine_of_class(StackClass::SMALLEST)?;
         self.house(Program::load(&parts.engine, path, cache)?, parts, u64::MAX)
+    }
+
+    /// The digest of the program in a file, as a [program](Program::digest) has it that was loaded from there. With a
+    /// cache of compiled programs the file is read only if it was changed since it was read before.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is longer than a program may be.
+    pub fn digest(&self, path: &Path) -> Result<Digest, ProgramError> {
+        match &self.code_cache {
+            Some(cache) => cache.digest(path),
+            None => Digest::read(path),
+        }
     }
 
     /// As [`Cell::load`], for a tenant with this lease: the initial contents of its memory are

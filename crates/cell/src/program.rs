@@ -11,6 +11,7 @@ use std::sync::Arc;
 use leasehold_lease::Lease;
 use leasehold_slots::stack_class::StackClass;
 use leasehold_wasm::artifact::CodeCache;
+pub use leasehold_wasm::artifact::Digest;
 pub use leasehold_wasm::code::{Code, Entry, Form, Purpose};
 use leasehold_wasm::compiled::{Compiled, with_outline};
 pub use leasehold_wasm::error::ProgramError;
@@ -44,6 +45,7 @@ pub struct Program {
     inventory: Inventory,
     reach: Reach,
     image: Option<Image>,
+    digest: Option<Digest>,
     /// With its imports resolved, by the cell that it was loaded for.
     prepared: Option<Prepared>,
     /// What it takes of that cell's room for programs.
@@ -133,9 +135,11 @@ impl Program {
             form,
             inventory,
             image,
+            digest,
         } = compiled;
         Program {
             code_bytes,
+            digest,
             ..Program::new(code, form, inventory, reach, image)
         }
     }
@@ -143,6 +147,11 @@ impl Program {
     /// Bytes of memory that its machine code takes, with what the engine knows of it.
     pub fn code_bytes(&self) -> u64 {
         self.code_bytes
+    }
+
+    /// The digest of the file that it was loaded from, if it was.
+    pub fn digest(&self) -> Option<Digest> {
+        self.digest
     }
 
     /// The image that the program in a file would have [apart](Form::ImageApart), without compiling
@@ -192,6 +201,7 @@ impl Program {
             inventory,
             reach,
             image,
+            digest: None,
             prepared: None,
             _room: None,
         }

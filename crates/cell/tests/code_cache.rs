@@ -37,24 +37,23 @@ fn open_cache(cache: &Path) -> Result<CodeCache, OwnedError> {
     CodeCache::open(cache, &cache.with_extension("key"))
 }
 
+/// The compiled programs of a cache.
+fn entries(cache: &Path) -> Vec<PathBuf> {
+    let listed = std::fs::read_dir(cache).into_iter().flatten();
+    let paths = listed.map(|entry| entry.expect("readable").path());
+    let mut entries: Vec<_> = paths.filter(|path| !path.ends_with("known")).collect();
+    entries.sort();
+    entries
+}
+
 /// Loads a file through a cache; returns what a run of it takes, and whether the cache served it.
 fn load_cached(file: &Path, cache: &Path) -> (Inventory, bool) {
-    let stamp = |path: &Path| {
-        let mut entries: Vec<_> = std::fs::read_dir(path)
-            .map(|entries| {
-                entries
-                    .map(|entry| entry.expect("readable").path())
-                    .collect()
-            })
-            .unwrap_or_default();
-        entries.sort();
-        entries
-            .into_iter()
-            .map(|path| {
-                let inode = std::fs::metadata(&path).expect("still there").ino();
-                (path, inode)
-            })
-            .collect::<Vec<_>>()
+    let stamp = |cache: &Path| {
+        let inode = |path: PathBuf| {
+            let inode = std::fs::metadata(&path).expect("still there").ino();
+            (path, inode)
+        };
+        entries(cache).into_iter().map(inode).collect::<Vec<_>>()
     };
     // Writing an entry makes a new file, so that an entry that stays was used.
     let before = stamp(cache);
@@ -90,7 +89,7 @@ fn a_program_is_compiled_once_for_the_same_bytes() {
         assert_eq!(second, first);
         assert_ne!(second, Inventory::default());
     }
-    assert_eq!(std::fs::read_dir(&cache).expect("made").count(), 2);
+    assert_eq!(entries(&cache).len(), 2);
 }
 
 #[test]
@@ -129,9 +128,9 @@ fn an_image_is_kept_with_the_code_as_it_was_found_in_the_program() {
         assert_eq!(compiled.0, 1);
         assert_eq!(compiled.2.len(), 513);
         assert_eq!(&compiled.2[1][808..812], b"over");
-        let entries = std::fs::read_dir(&cache).expect("made").count();
+        let before = entries(&cache).len();
         let kept = load(form);
-        assert_eq!(std::fs::read_dir(&cache).expect("made").count(), entries);
+        assert_eq!(entries(&cache).len(), before);
         assert!(kept == compiled);
         // Nobody can change what instances are shown.
         let opened = open_cache(&cache).expect("trusted");
@@ -150,6 +149,45 @@ fn an_image_is_kept_with_the_code_as_it_was_found_in_the_program() {
 }
 
 #[test]
+fn what_is_known_of_an_entry_and_of_a_program_ends_with_their_next_change() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let (file, cache) = (
+        directory.path().join("a.wat"),
+        directory.path().join("cache"),
+    );
+    let text = |pages: u32| format!(r#"(module (memory {pages}) (func (export "_start")))"#);
+    std::fs::write(&file, text(2)).expect("writable");
+    let notes = || entries(&cache.join("known")).len();
+    let settle = || std::thread::sleep(std::time::Duration::from_millis(2_100));
+    assert!(!load_cached(&file, &cache).1);
+    assert_eq!(notes(), 0, "both are young");
+    settle();
+    let (before, served) = load_cached(&file, &cache);
+    assert!(served);
+    assert_eq!(notes(), 2);
+    assert_eq!(load_cached(&file, &cache), (before, true));
+    assert_eq!(notes(), 2);
+    // In place, with the same length and time of modification.
+    let alter = |path: &Path, alter: &dyn Fn(&mut Vec<u8>)| {
+        let modified = std::fs::metadata(path).and_then(|it| it.modified());
+        let mut bytes = std::fs::read(path).expect("readable");
+        alter(&mut bytes);
+        std::fs::write(path, bytes).expect("writable");
+        let opened = std::fs::File::options().write(true).open(path);
+        let opened = opened.expect("writable");
+        opened.set_modified(modified.expect("known")).expect("set");
+    };
+    let entry = entries(&cache).pop().expect("one entry");
+    alter(&entry, &|bytes| bytes[100] ^= 1);
+    settle();
+    assert!(!load_cached(&file, &cache).1, "it is damaged");
+    alter(&file, &|bytes| *bytes = text(3).into_bytes());
+    settle();
+    let (after, served) = load_cached(&file, &cache);
+    assert!(!served && after != before);
+}
+
+#[test]
 fn a_damaged_entry_is_compiled_again() {
     let directory = tempfile::tempdir().expect("a directory");
     let (file, cache) = (
@@ -158,11 +196,7 @@ fn a_damaged_entry_is_compiled_again() {
     );
     std::fs::write(&file, r#"(module (func (export "_start")))"#).expect("writable");
     let (inventory, _) = load_cached(&file, &cache);
-    let entry = std::fs::read_dir(&cache)
-        .expect("made")
-        .next()
-        .expect("one entry");
-    let entry = entry.expect("readable").path();
+    let entry = entries(&cache).pop().expect("one entry");
     let whole = std::fs::read(&entry).expect("readable");
     let flipped = |at: usize| {
         let mut bytes = whole.clone();
@@ -202,11 +236,7 @@ fn entries_that_others_could_have_written_are_not_used() {
     );
     std::fs::write(&file, r#"(module (func (export "_start")))"#).expect("writable");
     load_cached(&file, &cache);
-    let entry = std::fs::read_dir(&cache)
-        .expect("made")
-        .next()
-        .expect("one entry");
-    let entry = entry.expect("readable").path();
+    let entry = entries(&cache).pop().expect("one entry");
     std::fs::set_permissions(&entry, Permissions::from_mode(0o666)).expect("ours");
     assert!(
         !load_cached(&file, &cache).1,
@@ -233,9 +263,7 @@ fn entries_that_others_could_have_written_are_not_used() {
 
 /// The only entry of a cache.
 fn entry_of(cache: &Path) -> PathBuf {
-    let mut entries = std::fs::read_dir(cache).expect("made");
-    let entry = entries.next().expect("one entry").expect("readable");
-    entry.path()
+    entries(cache).pop().expect("one entry")
 }
 
 /// Code that exits with this number.

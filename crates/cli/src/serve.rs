@@ -507,7 +507,6 @@ fn programs(
 ) -> Result<Vec<First>, Failure> {
     let loaded = |(spec, site): (&TenantSpec, &Option<(Arc<Site>, Http)>)| {
         let change = changes.of(&spec.name);
-        let source = Source::of(&spec.component);
         let program = match site {
             Some(_) => load_handler(cell, &spec.component, &spec.lease),
             None => load(cell, &spec.component, &spec.lease),
@@ -523,8 +522,8 @@ fn programs(
         })?;
         Ok(First {
             spec: spec.clone(),
+            source: Source::of(&program),
             program,
-            source,
             site: site.as_ref().map(|(site, _)| site.clone()),
             table: change.table,
             is_stopped: change.is_stopped,

@@ -84,7 +84,6 @@ pub(crate) fn prepare(
 
 fn load(cell: &Cell, tenant: &TenantSpec) -> Result<Loaded, Problem> {
     let path: &Path = &tenant.component;
-    let source = Source::of(path);
     let program = match &tenant.http {
         Some(_) => cell.load_handler(path, &tenant.lease),
         None => cell.load_for(path, &tenant.lease),
@@ -96,5 +95,6 @@ fn load(cell: &Cell, tenant: &TenantSpec) -> Result<Loaded, Problem> {
         }
         problem
     })?;
+    let source = Source::of(&program);
     Ok(Loaded { program, source })
 }

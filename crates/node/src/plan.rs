@@ -197,7 +197,7 @@ mod tests {
             .iter()
             .map(|spec| Known {
                 spec: Arc::new(spec.clone()),
-                source: Source::of(&spec.component),
+                source: Source::read_alone(&spec.component),
             })
             .collect();
         std::fs::write(here.join("built"), "another").expect("written");
@@ -207,7 +207,7 @@ mod tests {
             + &tenant("built", "/built", "")
             + &tenant("new", "/new", "");
         let after = file(here, &after);
-        let plan = Plan::of(&after, |spec| Source::of(&spec.component), &known);
+        let plan = Plan::of(&after, |spec| Source::read_alone(&spec.component), &known);
         let view = plan.view();
         assert_eq!(view.kept, ["kept"]);
         assert_eq!(view.adjusted, ["routed"]);

@@ -1,28 +1,36 @@
 //! Whether a program's file is still the one that was loaded.
 
-use leasehold_cell::program::MAX_PROGRAM_BYTES;
-use leasehold_lease::RegularFile;
-use std::hash::{DefaultHasher, Hasher};
+use leasehold_cell::Cell;
+use leasehold_cell::program::{Digest, Program};
 use std::path::Path;
 
 /// The contents of a program's file, as a digest. Two that are equal were the same; a file that cannot be read, or is
 /// longer than a program may be, equals none.
 #[derive(Debug, Clone, Copy)]
-pub struct Source(Option<u64>);
+pub struct Source(Option<Digest>);
 
 impl Source {
-    /// Reads the file. To be called before the program is loaded from it: a file that changes in between
-    /// then counts as changed.
-    pub fn of(path: &Path) -> Self {
-        let mut hasher = DefaultHasher::new();
-        let read = RegularFile::open(path)
-            .and_then(|file| file.for_each_block(MAX_PROGRAM_BYTES, |block| hasher.write(block)));
-        Self(read.is_ok().then(|| hasher.finish()))
+    /// What a program was loaded from.
+    pub fn of(program: &Program) -> Self {
+        Self(program.digest())
+    }
+
+    /// Reads a file, unless the cell knows what it read there before.
+    pub(crate) fn read(cell: &Cell, path: &Path) -> Self {
+        Self(cell.digest(path).ok())
     }
 
     /// Whether both were the same.
     pub(crate) fn is(self, other: Self) -> bool {
         self.0.is_some() && self.0 == other.0
+    }
+}
+
+#[cfg(test)]
+impl Source {
+    /// Reads a file.
+    pub(crate) fn read_alone(path: &Path) -> Self {
+        Self(Digest::read(path).ok())
     }
 }
 
@@ -37,7 +45,7 @@ mod tests {
         for (name, text) in [("a", "one"), ("b", "one"), ("c", "two")] {
             std::fs::write(path(name), text).expect("written");
         }
-        let source = |name: &str| Source::of(&path(name));
+        let source = |name: &str| Source::read_alone(&path(name));
         assert!(source("a").is(source("b")));
         assert!(!source("a").is(source("c")));
         assert!(!source("none").is(source("none")));
@@ -55,7 +63,7 @@ mod tests {
             .status();
         assert!(fifo.expect("mkfifo").success());
         for name in ["sparse", "fifo"] {
-            let source = || Source::of(&path(name));
+            let source = || Source::read_alone(&path(name));
             assert!(!source().is(source()), "{name}");
         }
     }

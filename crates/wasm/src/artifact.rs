@@ -9,6 +9,9 @@
 //! give an entry the name of another. The secret makes a restored, copied or shared cache directory
 //! worthless.
 //!
+//! The tag of an entry that was checked before is [noted](crate::known_files), and the digest of a program: a start
+//! reads neither again unless the file was changed.
+//!
 //! An invalid entry is ignored. The name of an entry is a digest of the program and of everything
 //! that compilation depends on, including the engine's version and settings. No entry is ever out
 //! of date.
@@ -30,13 +33,17 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use leasehold_confine::owned::{Missing, OwnedDirectory, OwnedError};
+use leasehold_lease::RegularFile;
 use wasmtime::{Engine, Module, component::Component};
 
 use crate::code::{Code, Form};
 use crate::compiled::Compiled;
+use crate::error::ProgramError;
 use crate::features::CONFIG_VERSION;
 use crate::image::{Image, ImageFacts};
 use crate::inventory::Inventory;
+use crate::known_files::{KnownFiles, Stamp};
+use crate::limits::MAX_PROGRAM_BYTES;
 
 /// Most entries that are kept; the ones written longest ago go first.
 const MAX_ENTRIES: usize = 128;
@@ -59,6 +66,9 @@ const TRAILER_BYTES: usize = FACTS_BYTES + TAG_BYTES + MAGIC.len();
 /// Bytes of an entry that are read at once to be digested: few enough to stay in the processor's cache.
 const BLOCK_BYTES: usize = 256 << 10;
 
+/// Notes of what was read, below the directory of the cache.
+const KNOWN: &str = "known";
+
 /// Bytes of the secret.
 const SECRET_BYTES: usize = 32;
 
@@ -66,6 +76,7 @@ const SECRET_BYTES: usize = 32;
 pub struct CodeCache {
     directory: OwnedDirectory,
     secret: [u8; SECRET_BYTES],
+    known: Option<KnownFiles>,
 }
 
 impl std::fmt::Debug for CodeCache {
@@ -79,7 +90,7 @@ impl std::fmt::Debug for CodeCache {
 
 /// A digest of a program's file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Digest(blake3::Hash);
+pub struct Digest(blake3::Hash);
 
 impl Digest {
     /// The digest of these bytes.
@@ -87,17 +98,20 @@ impl Digest {
         Digest(blake3::hash(program))
     }
 
-    /// The digest of the bytes that `feed` passes on, in pieces.
+    /// The digest of the file at a path, which is not held in memory.
     ///
     /// # Errors
-    /// Those of `feed`.
-    pub(crate) fn of_pieces<E>(
-        feed: impl FnOnce(&mut dyn FnMut(&[u8])) -> Result<(), E>,
-    ) -> Result<Digest, E> {
+    /// `Read`, and `TooLarge`.
+    pub fn read(path: &Path) -> Result<Digest, ProgramError> {
+        Digest::of_file(opened(path)?, path)
+    }
+
+    fn of_file(file: RegularFile, path: &Path) -> Result<Digest, ProgramError> {
         let mut hasher = blake3::Hasher::new();
-        feed(&mut |piece| {
-            hasher.update(piece);
-        })?;
+        let read = file.for_each_block(MAX_PROGRAM_BYTES, |block| {
+            hasher.update(block);
+        });
+        read.map_err(|error| ProgramError::unreadable(path, error))?;
         Ok(Digest(hasher.finalize()))
     }
 }
@@ -146,8 +160,10 @@ impl CodeCache {
     /// When the directory or the secret cannot be opened or made, or another user could have
     /// written to it.
     pub fn open(directory: &Path, secret: &Path) -> Result<CodeCache, OwnedError> {
+        let secret = secret_in(secret)?;
         Ok(CodeCache {
-            secret: secret_in(secret)?,
+            secret,
+            known: KnownFiles::open(&directory.join(KNOWN), secret)?,
             directory: OwnedDirectory::open(directory, Missing::Create)?,
         })
     }
@@ -190,7 +206,7 @@ impl CodeCache {
     }
 
     /// What an entry says of itself, if it was stored under this name by a process that had the secret.
-    fn checked(&self, key: &Key, mut file: &File, length: u64) -> Option<Entry> {
+    fn checked(&self, key: &Key, file: &File, length: u64) -> Option<Entry> {
         let body_bytes = length.checked_sub(TRAILER_BYTES as u64)?;
         let mut trailer = [0; TRAILER_BYTES];
         file.read_exact_at(&mut trailer, body_bytes).ok()?;
@@ -199,6 +215,43 @@ impl CodeCache {
         if magic != MAGIC {
             return None;
         }
+        let asked = format!("tag of {}", key.0);
+        let stamp = || Stamp::of(&file.metadata().ok()?);
+        let before = self
+            .known
+            .as_ref()
+            .and_then(|known| Some((known, stamp()?)));
+        let is_known = before.is_some_and(|(known, stamp)| {
+            known.get(&asked, &stamp).is_some_and(|noted| noted == tag)
+        });
+        if !is_known {
+            self.check_tag(key, file, body_bytes, (facts, tag))?;
+            if let Some((known, before)) = before
+                && stamp() == Some(before)
+                && let Ok(tag) = tag.try_into()
+            {
+                known.put(&asked, &before, tag);
+            }
+        }
+        let (component, facts) = facts.split_first()?;
+        let (words, image) = facts.split_at_checked(Inventory::WORDS * 8)?;
+        let image = ImageFacts::from_bytes(image)?;
+        Some(Entry {
+            code_bytes: body_bytes.checked_sub(image.length())?,
+            is_component: *component == 1,
+            inventory: Inventory::from_bytes(words)?,
+            image: (image.length() > 0).then_some(image),
+        })
+    }
+
+    /// Reads the whole of an entry; `None` if it has another tag.
+    fn check_tag(
+        &self,
+        key: &Key,
+        mut file: &File,
+        body_bytes: u64,
+        (facts, tag): (&[u8], &[u8]),
+    ) -> Option<()> {
         let mut hasher = self.hasher(key);
         let mut left = body_bytes;
         let mut block = vec![0; BLOCK_BYTES];
@@ -210,18 +263,32 @@ impl CodeCache {
         }
         hasher.update(facts);
         // Compared in constant time.
-        if !blake3::Hash::from_slice(tag).is_ok_and(|tag| tag == hasher.finalize()) {
-            return None;
+        let is_right = blake3::Hash::from_slice(tag).is_ok_and(|tag| tag == hasher.finalize());
+        is_right.then_some(())
+    }
+
+    /// The digest of the program in a file, which is not held in memory. It is read only if it was changed since it was
+    /// read before.
+    ///
+    /// # Errors
+    /// `Read`, and `TooLarge`.
+    pub fn digest(&self, path: &Path) -> Result<Digest, ProgramError> {
+        let file = opened(path)?;
+        let stamp = Stamp::of(file.metadata());
+        let before = self.known.as_ref().zip(stamp);
+        if let Some((known, before)) = before
+            && let Some(noted) = known.get("digest", &before)
+        {
+            return Ok(Digest(blake3::Hash::from_bytes(noted)));
         }
-        let (component, facts) = facts.split_first()?;
-        let (words, image) = facts.split_at_checked(Inventory::WORDS * 8)?;
-        let image = ImageFacts::from_bytes(image)?;
-        Some(Entry {
-            code_bytes: body_bytes.checked_sub(image.length())?,
-            is_component: *component == 1,
-            inventory: Inventory::from_bytes(words)?,
-            image: (image.length() > 0).then_some(image),
-        })
+        let digest = Digest::of_file(file, path)?;
+        // Whatever has the name now: with the same stamp it is the file that was read.
+        if let Some((known, before)) = before
+            && std::fs::metadata(path).is_ok_and(|now| Stamp::of(&now) == Some(before))
+        {
+            known.put("digest", &before, digest.0.as_bytes());
+        }
+        Ok(digest)
     }
 
     /// Stores a compiled program.
@@ -265,6 +332,7 @@ impl CodeCache {
     /// Removes the oldest entries beyond the limit.
     fn prune(&self) -> Result<(), OwnedError> {
         let mut entries = self.directory.entries()?;
+        entries.retain(|(_, name)| name != KNOWN);
         entries.sort_unstable();
         let beyond = entries.len().saturating_sub(MAX_ENTRIES);
         for (_, name) in entries.into_iter().take(beyond) {
@@ -272,6 +340,10 @@ impl CodeCache {
         }
         Ok(())
     }
+}
+
+fn opened(path: &Path) -> Result<RegularFile, ProgramError> {
+    RegularFile::open(path).map_err(|error| ProgramError::unreadable(path, error))
 }
 
 /// What is kept of a program.

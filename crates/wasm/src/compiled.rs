@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::path::Path;
 
-use leasehold_lease::{RegularFile, RegularFileError};
+use leasehold_lease::RegularFile;
 use wasmparser::{BinaryReaderError, Parser};
 use wasmtime::{Engine, Module, component::Component};
 
@@ -68,6 +68,8 @@ pub struct Compiled {
     pub inventory: Inventory,
     /// What its memory holds before its first instruction, if that is not in the code.
     pub image: Option<Image>,
+    /// The digest of its file, if it was read from one.
+    pub digest: Option<Digest>,
 }
 
 impl Compiled {
@@ -87,7 +89,10 @@ impl Compiled {
         check: impl FnOnce(&Compiled) -> Result<T, ProgramError>,
     ) -> Result<(Compiled, T), ProgramError> {
         let Some(cache) = cache else {
-            let program = Compiled::from_bytes(purpose, engine, &read(path)?)?;
+            let bytes = read(path)?;
+            let digest = Some(Digest::of(&bytes));
+            let program = Compiled::from_bytes(purpose, engine, &bytes)?;
+            let program = Compiled { digest, ..program };
             let checked = check(&program)?;
             return Ok((program, checked));
         };
@@ -109,7 +114,7 @@ impl Compiled {
         cache: &CodeCache,
     ) -> Result<(Compiled, Option<Key>), ProgramError> {
         let Purpose { entry, form } = purpose;
-        let digest = digest(path)?;
+        let digest = cache.digest(path)?;
         let key = Key::new(engine, &digest, form);
         // It may have been compiled for the other entry: the checks before compilation report what
         // it lacks.
@@ -128,14 +133,17 @@ impl Compiled {
                 form,
                 inventory,
                 image,
+                digest: Some(digest),
             };
             return Ok((program, None));
         }
         let bytes = read(path)?;
         // The file may be another one by now.
-        let key = Key::new(engine, &Digest::of(&bytes), form);
+        let digest = Digest::of(&bytes);
+        let key = Key::new(engine, &digest, form);
         let program = Compiled::from_bytes(purpose, engine, &bytes)?;
-        Ok((program, Some(key)))
+        let digest = Some(digest);
+        Ok((Compiled { digest, ..program }, Some(key)))
     }
 
     /// Checks and compiles a module, a component, or the text of either.
@@ -237,6 +245,7 @@ impl Compiled {
             form,
             inventory: survey.inventory,
             image,
+            digest: None,
         })
     }
 
@@ -280,24 +289,7 @@ pub fn with_outline<T>(
 fn read(path: &Path) -> Result<Vec<u8>, ProgramError> {
     RegularFile::open(path)
         .and_then(|file| file.read(MAX_PROGRAM_BYTES))
-        .map_err(|error| unreadable(path, error))
-}
-
-/// The digest of a file, which is not held in memory.
-fn digest(path: &Path) -> Result<Digest, ProgramError> {
-    RegularFile::open(path)
-        .and_then(|file| Digest::of_pieces(|take| file.for_each_block(MAX_PROGRAM_BYTES, take)))
-        .map_err(|error| unreadable(path, error))
-}
-
-fn unreadable(path: &Path, error: RegularFileError) -> ProgramError {
-    match error {
-        RegularFileError::Length { found, .. } => ProgramError::TooLarge { found },
-        error => ProgramError::Read {
-            path: path.to_owned(),
-            source: error.into(),
-        },
-    }
+        .map_err(|error| ProgramError::unreadable(path, error))
 }
 
 /// The program without the image that it has in this form, and the image, if it is one that has one memory.

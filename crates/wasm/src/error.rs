@@ -1,8 +1,9 @@
 //! Why a program is refused.
 
 use std::io;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
+use leasehold_lease::RegularFileError;
 use thiserror::Error;
 use wasmparser::BinaryReaderError;
 
@@ -136,6 +137,18 @@ pub enum ProgramError {
     /// The engine refused a program that had passed validation.
     #[error("the engine refused the program: {0:#}")]
     Engine(wasmtime::Error),
+}
+
+impl ProgramError {
+    pub(crate) fn unreadable(path: &Path, error: RegularFileError) -> Self {
+        match error {
+            RegularFileError::Length { found, .. } => Self::TooLarge { found },
+            error => Self::Read {
+                path: path.to_owned(),
+                source: error.into(),
+            },
+        }
+    }
 }
 
 impl From<BinaryReaderError> for ProgramError {

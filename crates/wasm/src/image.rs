@@ -219,13 +219,31 @@ impl Image {
                 let bytes = (end - at).min(COPIED_AT_ONCE as u64);
                 let block = &mut block[..bytes as usize];
                 pages.read_exact_at(block, from + at)?;
-                file.write_all_at(block, at)?;
+                write_pages(file, block, at)?;
                 at += bytes;
             }
             Ok(())
         })?;
         Ok(Image(Arc::new(Contents { facts, file })))
     }
+}
+
+/// Writes those of some whole pages that are not blank: the pages of a new file are.
+fn write_pages(file: &File, mut pages: &[u8], mut at: u64) -> io::Result<()> {
+    static BLANK: [u8; PAGE] = [0; PAGE];
+    let is_blank = |page: &[u8]| *page == BLANK;
+    while let Some(first) = pages.chunks(PAGE).next().map(is_blank) {
+        let alike = pages
+            .chunks(PAGE)
+            .take_while(|page| is_blank(page) == first);
+        let (run, rest) = pages.split_at(alike.map(<[u8]>::len).sum());
+        if !first {
+            file.write_all_at(run, at)?;
+        }
+        at += run.len() as u64;
+        pages = rest;
+    }
+    Ok(())
 }
 
 /// The program without its image, and the image, if it is worth one; the program as it is if it has none. Valid

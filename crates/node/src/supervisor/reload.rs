@@ -157,7 +157,7 @@ fn ready(
 ) -> Result<Ready, Problem> {
     let file = admission.read()?;
     fixed(&file, facts)?;
-    let plan = Plan::of(&file, |spec| Source::of(&spec.component), known);
+    let plan = Plan::of(&file, |spec| Source::read(cell, &spec.component), known);
     let prepared = prepare(cell, admission, &file.tenants, &plan.loaded());
     let in_file = |mut problem: Problem| {
         problem.message = format!("{}: {}", facts.leases.display(), problem.message);
