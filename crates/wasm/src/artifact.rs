@@ -9,7 +9,7 @@
 //! give an entry the name of another. The secret makes a restored, copied or shared cache directory
 //! worthless.
 //!
-//! The tag of an entry that was checked before is [noted](crate::known_files), and the digest of a program: a start
+//! The tag of an entry that was checked before is noted (`known_files`), and the digest of a program: a start
 //! reads neither again unless the file was changed.
 //!
 //! An invalid entry is ignored. The name of an entry is a digest of the program and of everything
