@@ -221,8 +221,10 @@ impl Ongoing {
 
 impl Drop for Ongoing {
     fn drop(&mut self) {
-        // A client that does not read is there until its request is given up.
-        let is_over = self.due.get().is_some_and(|due| due <= Instant::now());
+        // A client that does not read is there until its request is given up, as is one whose request the end of a
+        // drain gives up.
+        let is_due = self.due.get().is_some_and(|due| due <= Instant::now());
+        let is_over = is_due || self.connection.is_given_up.get();
         self.ended(
             match is_over {
                 true => Outcome::Timeout,

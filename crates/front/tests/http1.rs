@@ -556,6 +556,8 @@ fn what_does_not_finish_in_time_is_abandoned() {
         || node.seen.abandoned.load(Ordering::SeqCst) == 1,
         "the exchange is abandoned",
     );
+    // Its client was there to the end.
+    node.ended(Outcome::Timeout);
 }
 
 #[test]
