@@ -46,6 +46,8 @@ pub(crate) enum Origin<'a> {
     File(&'a Path),
     /// Flags, perhaps over a lease file.
     Flags,
+    /// A node that runs, which says where they come from.
+    Node,
 }
 
 /// The places that a command uses beside those of its tenants.

@@ -170,6 +170,7 @@ fn refused(origin: Origin<'_>, tenant: &TenantSpec, key: &str, flag: &str, why: 
     let key = match origin {
         Origin::File(file) => format!("{}: tenant.{}.{key}", file.display(), tenant.name),
         Origin::Flags => flag.to_owned(),
+        Origin::Node => format!("tenant.{}.{key}", tenant.name),
     };
     Failure::Configuration(format!("{key}: {why}"))
 }

@@ -29,7 +29,7 @@ impl Prepared {
         let trust = Trust::load(leases()).map_err(|error| {
             let message = match origin {
                 Origin::File(file) => format!("{}: outgoing: {error}", file.display()),
-                Origin::Flags => format!("outgoing: {error}"),
+                Origin::Flags | Origin::Node => format!("outgoing: {error}"),
             };
             match error {
                 OutgoingError::Certificates { .. } => Failure::Missing(message),

@@ -102,7 +102,7 @@ impl Rules {
         let needs = Needs {
             tenants,
             reached: tenants,
-            origin: Origin::File(&self.leases),
+            origin: Origin::Node,
             holds_memory: self.held.is_some(),
             profile: self.profile_file.as_deref(),
             control: &self.control,

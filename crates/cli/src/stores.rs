@@ -32,7 +32,7 @@ impl Stores {
                 let key = format!("tenant.{}.keyvalue.file", tenant.name);
                 let message = match origin {
                     Origin::File(file) => format!("{}: {key}: {error}", file.display()),
-                    Origin::Flags => format!("{key}: {error}"),
+                    Origin::Flags | Origin::Node => format!("{key}: {error}"),
                 };
                 match error {
                     OpenError::File { .. } => Failure::Missing(message),
