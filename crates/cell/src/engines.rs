@@ -1,12 +1,13 @@
 //! The engines of a cell: one for each class of stacks that a tenant has asked for.
 //!
 //! The parts that an engine needs before a program runs in it take a millisecond or more to make:
-//! the linked host functions, a pool of stacks. It is made on the thread that loads the first
+//! a pool of stacks. It is made on the thread that loads the first
 //! program for it, never on the cell's.
 
 use crate::abi;
 use crate::engine_config::engine_config_for;
 use crate::engine_parts::EngineParts;
+use crate::linkers::{Link, Linkers};
 use crate::mappings::{self, Mappings};
 use crate::pools::Pools;
 use leasehold_preempt::{Companion, Mechanism};
@@ -73,12 +74,16 @@ impl Engines {
         self.pools.configure(&mut config, class)?;
         let engine =
             Engine::new(&config).map_err(|error| anyhow::anyhow!("the wasm engine: {error:#}"))?;
-        let linkers = abi::link(&engine)
-            .map_err(|error| anyhow::anyhow!("linking the host's functions: {error:#}"))?;
         Ok(EngineParts {
             companion: Companion::new(&engine, self.mechanism)?,
+            linkers: Linkers::new(
+                engine.clone(),
+                Link {
+                    module: abi::link_module,
+                    component: abi::link_component,
+                },
+            ),
             engine,
-            linkers,
             _mappings: stacks,
         })
     }

@@ -3,7 +3,8 @@
 use crate::guest::Guest;
 use crate::wasi::http::bindings::HandlerPre;
 use leasehold_wasm::code::{Code, Entry};
-use wasmtime::InstancePre;
+use std::sync::OnceLock;
+use wasmtime::{Engine, InstancePre};
 use wasmtime_wasi::p2::bindings::CommandPre;
 
 /// A program whose imports have been resolved.
@@ -17,23 +18,61 @@ pub(crate) enum Prepared {
     Handler(HandlerPre<Guest>),
 }
 
-/// Everything a guest can import, for the programs of one engine.
+/// What links everything for modules, and for components.
+#[derive(Clone, Copy)]
+pub(crate) struct Link {
+    pub(crate) module: fn(&Engine) -> wasmtime::Result<wasmtime::Linker<Guest>>,
+    pub(crate) component: fn(&Engine) -> wasmtime::Result<wasmtime::component::Linker<Guest>>,
+}
+
+/// Everything a guest can import, for the programs of one engine: linked when the first program of the kind is
+/// prepared.
 pub(crate) struct Linkers {
-    pub(crate) module: wasmtime::Linker<Guest>,
-    pub(crate) component: wasmtime::component::Linker<Guest>,
+    engine: Engine,
+    link: Link,
+    module: OnceLock<wasmtime::Linker<Guest>>,
+    component: OnceLock<wasmtime::component::Linker<Guest>>,
+}
+
+/// What was made before, or is now. Of two threads that make it at a time, one has made it for nothing.
+fn made<T>(
+    place: &OnceLock<T>,
+    make: impl FnOnce() -> wasmtime::Result<T>,
+) -> wasmtime::Result<&T> {
+    match place.get() {
+        Some(made) => Ok(made),
+        None => {
+            let made = make()?;
+            Ok(place.get_or_init(|| made))
+        }
+    }
 }
 
 impl Linkers {
-    /// Resolves the imports of a program: tens of microseconds, and more the more imports it has.
+    pub(crate) const fn new(engine: Engine, link: Link) -> Self {
+        Self {
+            engine,
+            link,
+            module: OnceLock::new(),
+            component: OnceLock::new(),
+        }
+    }
+
+    /// Resolves the imports of a program: tens of microseconds, and more the more imports it has. The first one takes
+    /// a millisecond or two. Not on a cell's thread.
     ///
     /// # Errors
     /// When it imports something with a type that is not the one offered.
     pub(crate) fn prepare(&self, code: &Code, entry: Entry) -> wasmtime::Result<Prepared> {
         let component = match code {
             Code::Module(module) => {
-                return Ok(Prepared::Module(self.module.instantiate_pre(module)?));
+                let linker = made(&self.module, || (self.link.module)(&self.engine))?;
+                return Ok(Prepared::Module(linker.instantiate_pre(module)?));
             }
-            Code::Component(component) => self.component.instantiate_pre(component)?,
+            Code::Component(component) => {
+                let linker = made(&self.component, || (self.link.component)(&self.engine))?;
+                linker.instantiate_pre(component)?
+            }
         };
         Ok(match entry {
             Entry::Command => Prepared::Component(CommandPre::new(component)?),

@@ -6,34 +6,48 @@ mod component;
 mod core;
 mod spawn;
 
+use crate::guest::Guest;
 use crate::host;
-use crate::linkers::Linkers;
 use crate::wasi;
-use wasmtime::Engine;
+use wasmtime::component::Linker as ComponentLinker;
+use wasmtime::{Engine, Linker};
 
-/// Links WASI and the kernel for both kinds of program.
+/// Links WASI and the kernel for modules.
 ///
 /// # Errors
 /// When something is linked twice, which is a defect.
-pub(crate) fn link(engine: &Engine) -> wasmtime::Result<Linkers> {
-    let mut module = wasmtime::Linker::new(engine);
-    host::preview1::link(&mut module)?;
-    core::link(&mut module)?;
-    let mut component = wasmtime::component::Linker::new(engine);
-    wasi::link_component(&mut component)?;
-    component::link(&mut component)?;
-    Ok(Linkers { module, component })
+pub(crate) fn link_module(engine: &Engine) -> wasmtime::Result<Linker<Guest>> {
+    let mut linker = Linker::new(engine);
+    host::preview1::link(&mut linker)?;
+    core::link(&mut linker)?;
+    Ok(linker)
+}
+
+/// Links WASI and the kernel for components: a millisecond or two.
+///
+/// # Errors
+/// When something is linked twice, which is a defect.
+pub(crate) fn link_component(engine: &Engine) -> wasmtime::Result<ComponentLinker<Guest>> {
+    let mut linker = ComponentLinker::new(engine);
+    wasi::link_component(&mut linker)?;
+    component::link(&mut linker)?;
+    Ok(linker)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::link;
+    use super::{link_component, link_module};
     use crate::engine_config::engine_config;
-    use crate::linkers::Linkers;
+    use crate::guest::Guest;
     use crate::steps::RowId;
     use crate::steps::table::{CELL, ENGINE, KERNEL, PREVIEW1};
     use leasehold_preempt::Mechanism;
-    use wasmtime::Engine;
+    use wasmtime::{Engine, Linker, component};
+
+    struct Linkers {
+        module: Linker<Guest>,
+        component: component::Linker<Guest>,
+    }
 
     /// Whether the linkers have a function or resource of this row: what is there cannot be defined
     /// again.
@@ -62,7 +76,10 @@ mod tests {
     #[test]
     fn every_row_of_an_import_is_linked() {
         let engine = Engine::new(&engine_config(Mechanism::Injected)).expect("an engine");
-        let mut linkers = link(&engine).expect("linked once");
+        let mut linkers = Linkers {
+            module: link_module(&engine).expect("linked once"),
+            component: link_component(&engine).expect("linked once"),
+        };
         let rows = RowId::all().map(RowId::row);
         let imports = rows.filter(|row| !matches!(row.interface, ENGINE | CELL));
         let missing: Vec<String> = imports
