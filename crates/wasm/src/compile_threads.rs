@@ -26,10 +26,10 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
 /// a program must not make the pool.
 static ARE_STARTED: AtomicBool = AtomicBool::new(false);
 
-/// Maps items in order: on the compiling threads if they were started, otherwise on the calling
-/// thread.
+/// Maps items in order: several on the compiling threads if they were started, otherwise on the calling
+/// thread. A single one would wait for a thread that may be starting, and gain nothing.
 pub(crate) fn map<T: Send, R: Send>(items: Vec<T>, function: impl Fn(T) -> R + Sync) -> Vec<R> {
-    match ARE_STARTED.load(Ordering::Acquire) {
+    match items.len() > 1 && ARE_STARTED.load(Ordering::Acquire) {
         true => items.into_par_iter().map(&function).collect(),
         false => items.into_iter().map(function).collect(),
     }
