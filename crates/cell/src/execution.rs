@@ -502,7 +502,7 @@ async fn make_instance(
 fn exit_after(result: wasmtime::Result<i32>, store: &Store<Guest>) -> Exit {
     match result {
         Ok(code) => Exit::Code(code),
-        Err(error) => exit_of(&error, store.data().limiter.refused()),
+        Err(error) => exit_of(&error, &store.data().limiter),
     }
 }
 
@@ -522,6 +522,7 @@ async fn run_module(
     module: &wasmtime::InstancePre<Guest>,
 ) -> wasmtime::Result<i32> {
     let instance = module.instantiate_async(&mut *store).await?;
+    store.data_mut().limiter.started();
     let start = instance.get_typed_func::<(), ()>(&mut *store, "_start")?;
     start.call_async(&mut *store, ()).await?;
     Ok(0)
@@ -532,11 +533,13 @@ async fn run_component(
     component: &wasmtime_wasi::p2::bindings::CommandPre<Guest>,
 ) -> wasmtime::Result<i32> {
     let command = component.instantiate_async(&mut *store).await?;
+    store.data_mut().limiter.started();
     let result = command.wasi_cli_run().call_run(&mut *store).await?;
     Ok(i32::from(result.is_err()))
 }
 
-fn exit_of(error: &wasmtime::Error, refused: Option<Errno>) -> Exit {
+fn exit_of(error: &wasmtime::Error, limiter: &Limiter) -> Exit {
+    let refused = limiter.refused();
     if let Some(I32Exit(code)) = error.downcast_ref() {
         return Exit::Code(*code);
     }
@@ -551,8 +554,9 @@ fn exit_of(error: &wasmtime::Error, refused: Option<Errno>) -> Exit {
     if let (true, Some(errno)) = (no_room, refused) {
         return Exit::Lease(format!("no memory for another exception: {errno}"));
     }
-    // Not a trap and something was refused: the program could not be instantiated.
-    if let (false, Some(errno)) = (error.is::<Trap>(), refused) {
+    // Something was refused before there was an instance: the program could not be instantiated.
+    let is_trap = error.is::<Trap>() || limiter.has_started();
+    if let (false, Some(errno)) = (is_trap, refused) {
         return Exit::Lease(format!("{}: {errno}", message(error)));
     }
     Exit::Trap(message(error))

@@ -40,6 +40,8 @@ pub(crate) struct Limiter {
     pending: Growth,
     /// Why the last growth was refused, for the report of a program that did not start.
     refused: Option<Errno>,
+    /// Whether the program's instance is there: a refusal is no reason any more that it cannot start.
+    has_started: bool,
 }
 
 /// The objects that a program declares; its caller has charged them before the engine makes any.
@@ -114,6 +116,7 @@ impl Limiter {
             initial,
             pending: Growth::default(),
             refused: None,
+            has_started: false,
         }
     }
 
@@ -141,6 +144,16 @@ impl Limiter {
         }
         let copied = self.ahead.as_mut().map_or(Ok(false), Ahead::copy_page);
         copied.map_err(|error| format!("the initial memory of the program: {error}"))
+    }
+
+    /// The program's instance is there: what it is refused from now on, it is told.
+    pub(crate) fn started(&mut self) {
+        self.has_started = true;
+    }
+
+    /// Whether the program's instance is there.
+    pub(crate) fn has_started(&self) -> bool {
+        self.has_started
     }
 
     /// Why the last request was refused, if one was.

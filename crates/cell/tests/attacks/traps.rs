@@ -74,3 +74,29 @@ fn an_execution_pays_for_the_walk_over_its_stack() {
     assert!(ends(&cell_with_backtraces(), 4_400).is_err());
     assert!(ends(&cell_with_backtraces(), 8_800).is_ok());
 }
+
+#[test]
+fn a_bad_pointer_is_a_trap_whatever_was_refused_before() {
+    let text = r#"(module
+      (import "wasi_snapshot_preview1" "fd_write" (func $write (param i32 i32 i32 i32) (result i32)))
+      (memory (export "memory") 1)
+      (func (export "_start")
+        (if (i32.ne (memory.grow (i32.const 65535)) (i32.const -1)) (then (return)))
+        (drop (call $write (i32.const 1) (i32.const 0x7ffffff0) (i32.const 1) (i32.const 0)))))"#;
+    let cell = cell();
+    let program = cell.compile(text.as_bytes()).expect("it compiles");
+    let tenant = cell.start_tenant(StartRequest {
+        program,
+        lease: lease(1_000_000, 1 << 10),
+        surroundings: Surroundings::default(),
+    });
+    let ended = tenant
+        .expect("it starts")
+        .wait()
+        .expect("the cell is there");
+    assert!(
+        matches!(&ended.exit, Exit::Trap(why) if why.contains("out of bounds")),
+        "{:?}",
+        ended.exit
+    );
+}

@@ -47,7 +47,7 @@ impl Growth {
     /// # Errors
     /// `DQUOT` when the lease does not allow for it.
     pub(crate) fn take(node: &Node, bytes: usize) -> Result<Self> {
-        let Some(files) = node.files() else {
+        let Some(files) = node.files().filter(|_| bytes > 0) else {
             return Ok(Self { taken: None });
         };
         // The write may begin and end in the middle of a page.

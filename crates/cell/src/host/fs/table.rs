@@ -6,7 +6,7 @@
 use super::account::Account;
 use super::class::Class;
 use super::descriptor::{Descriptor, Node, Open};
-use super::last_close::OPENED;
+use super::last_close::{OPENED_MOST, opened_pages};
 use super::pages::{Lent, Pages};
 use crate::local;
 use crate::meter::Held;
@@ -169,7 +169,7 @@ impl Table {
         let account = self.account();
         account.take()?;
         let account = account.clone();
-        let Ok(freed) = self.files.grown().lend(OPENED as usize * PAGE) else {
+        let Ok(freed) = self.files.grown().lend(OPENED_MOST as usize * PAGE) else {
             account.give(1);
             return Err(Errno::Nomem);
         };
@@ -196,7 +196,8 @@ impl Table {
         taken.account = None;
         open.node.hold();
         if open.node.files().is_some() {
-            open.node.pay(&mut taken.freed, u32::MAX);
+            let pages = opened_pages(open.node.class);
+            open.node.pay(&mut taken.freed, pages);
         }
         if open.node.class == Class::Slow {
             self.account().expect_slow_files();
