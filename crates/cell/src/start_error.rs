@@ -109,15 +109,15 @@ impl Demands {
     }
 }
 
-/// The message for a reclamation budget that does not pay for a start, with the smallest sufficient
-/// budget, where it is known.
+/// The message for a reclamation budget that does not pay for a start, with the least that can: what would have paid for
+/// the charge that was refused, where it is known, and more than the budget in any case.
 fn budget_reason(budget: Nanoseconds, enough_ns: Option<u64>) -> String {
-    let stated = enough_ns.map(|ns| Nanoseconds::new(ns.next_multiple_of(1_000)));
-    match stated {
-        Some(Some(enough)) => {
+    let more = budget.get().saturating_add(1);
+    let least = enough_ns.unwrap_or(more).max(more);
+    match Nanoseconds::new(least.next_multiple_of(1_000)) {
+        Some(enough) => {
             format!("`reclaim.budget` is {budget}, and a start takes {enough} or more on this host")
         }
-        Some(None) => format!("`reclaim.budget` is {budget}, and none is enough on this host"),
-        None => format!("`reclaim.budget` is {budget}, and does not pay for a start"),
+        None => format!("`reclaim.budget` is {budget}, and none is enough on this host"),
     }
 }
