@@ -100,7 +100,7 @@ lint: setup check-docs check-structure ## the documents, the structure, formatti
 	cargo clippy $(TRACER) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
-	cargo clippy --manifest-path fuzz/Cargo.toml --target-dir target/fuzz --release --features engine -- -D warnings
+	cargo clippy --manifest-path fuzz/Cargo.toml --target-dir target --release --features engine -- -D warnings
 
 fuzz: setup guests ## fuzz lease files, system calls, paging, the scheduler, traces and programs for a minute each (needs a nightly toolchain)
 	@scripts/setup nightly fuzz
