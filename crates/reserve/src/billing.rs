@@ -8,9 +8,11 @@
 //!   up to the usual cost of an interrupt. The rest is billed to the interrupted server, which may
 //!   have deferred the interrupt.
 //! * **The dispatch** of a server that had been preempted is paid in advance by the server that
-//!   preempted it and has stopped.
+//!   preempted it and has stopped. So is putting the processor to sleep.
 //! * **Work for no task**, between [`pause`](Billing::pause) and [`resume`](Billing::resume), is
 //!   charged to no server.
+//!
+//! An idle processor counts as a server that is interrupted, and pays nothing.
 //!
 //! The invariant: each nanosecond is billed once. `settled` is the instant until which that has
 //! happened. Before it, the running server owes `advance`; after it, the time up to `prepaid_until`

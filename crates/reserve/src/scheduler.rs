@@ -84,7 +84,7 @@ impl Scheduler {
     /// timestamp. By default, 0, they are charged to the interrupted servers, as in SPR.
     ///
     /// In this time a timer for a server of higher urgency takes the processor from the running
-    /// one. Time beyond `at_most` is charged to the running server, which may have deferred the
+    /// one, or wakes the idle processor. Time beyond `at_most` is charged to the running server, which may have deferred the
     /// interrupt in a non-preemptible call.
     #[must_use]
     pub const fn with_interrupt(mut self, at_most: Nanos) -> Self {
@@ -92,7 +92,7 @@ impl Scheduler {
         self
     }
 
-    /// Makes a shielded scheduler charge the dispatch of a preempted server, `takes` nanoseconds
+    /// Makes a shielded scheduler charge the dispatch of a preempted server, or of none, `takes` nanoseconds
     /// each, to the preempting server when that stops: the usual time between the scheduler's
     /// timestamp and the first instruction of the dispatched task. By default, 0, the preempted
     /// server pays for it, as in SPR.

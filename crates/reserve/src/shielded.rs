@@ -45,35 +45,32 @@ impl Scheduler {
         decision
     }
 
-    /// Returns the part of the time until `now` in which the timer interrupted the running server
-    /// because a more urgent server came due.
+    /// Returns the part of the time until `now` in which the timer interrupted the running server, or woke the idle
+    /// processor, because a more urgent server came due.
     ///
     /// The interrupted server did not cause this time. If it were charged, a preemption storm could
-    /// take its budget (SPR attack A3). Charged to the preempting server, every preemption costs
-    /// the attacker as much as it takes. The dispatched server has been due for as long: the
+    /// take its budget (SPR attack A3), or the time of the background. Charged to the preempting server, every
+    /// preemption costs the attacker as much as it takes. The dispatched server has been due for as long: the
     /// schedule is the one in which it is dispatched when its timer expires.
     fn interrupt_for_others(&self, now: Nanos) -> Nanos {
         let is_ready = |index: Index| self.servers.at(index).state == State::Ready;
-        match self.current.is_some_and(is_ready) {
+        match self.current.is_none_or(is_ready) {
             true => self.billing.interrupt_for_others(now),
             false => 0,
         }
     }
 
     /// Charges the preempting server, which has stopped, for the dispatch of the server that it
-    /// preempted. The decision, the timer and the switch are part of the preemption's cost, like
-    /// its interrupt, and not of the preempted server's execution.
+    /// preempted, or for putting the processor to sleep that it woke. The decision, the timer and the switch are part
+    /// of the preemption's cost, like its interrupt, and not of the preempted server's execution.
     fn charge_redispatch(&mut self, previous: Option<Index>, next: Option<Index>) {
-        let is_return = |next: Index| {
-            let next = self.servers.at(next);
-            next.is_preempted && !next.is_background()
-        };
+        let is_return = |next: Index| self.servers.at(next).is_preempted;
         let has_stopped = |previous: &Index| {
             let previous = self.servers.at(*previous);
             previous.state != State::Ready && !previous.is_background()
         };
         if let Some(previous) = previous.filter(has_stopped)
-            && next.is_some_and(is_return)
+            && next.is_none_or(is_return)
         {
             let cost = self.billing.prepay();
             if cost > 0 {
@@ -200,10 +197,10 @@ impl Scheduler {
     fn arm(&mut self, next: Option<Index>, decision: &mut Decision) {
         let now = self.billing.now();
         let (expiry, is_for_others) = match next {
-            None => (
-                self.pending.earliest().min(self.background.earliest()),
-                false,
-            ),
+            None => {
+                let (reserved, background) = (self.pending.earliest(), self.background.earliest());
+                (reserved.min(background), reserved < background)
+            }
             Some(index) => {
                 let server = self.servers.at(index);
                 // A budget that is shorter than the interrupt is depleted at once.
@@ -221,8 +218,7 @@ impl Scheduler {
                         .max(server.region_end())
                 };
                 let own = depletion.min(self.turn_end(index));
-                let is_for_others = !server.is_background() && preemption < own;
-                (own.min(preemption), is_for_others)
+                (own.min(preemption), preemption < own)
             }
         };
         self.billing.arm(expiry, is_for_others);

@@ -88,11 +88,61 @@ fn the_end_of_a_budget_is_an_interrupt_for_the_server_that_it_stops() {
     let mut pair = Pair::new(Shielding::Shielded, Policy::Sporadic, 0, 150);
     assert_eq!(pair.scheduler.schedule(0).timer, Some(50));
     assert_eq!(pair.scheduler.schedule(54).run, None);
-    assert_eq!(pair.used(), [54, 0]);
-    // Waking an idle processor interrupts no server.
-    pair.scheduler.schedule(153);
-    pair.scheduler.block(pair.sleeper, 155, None).unwrap();
-    assert_eq!(pair.used(), [54, 2]);
+    assert_eq!(pair.used(), [54 + WAY_BACK, 0]);
+}
+
+#[test]
+fn waking_an_idle_processor_and_putting_it_to_sleep_is_charged_as_a_preemption_is() {
+    let mut pair = Pair::new(Shielding::Shielded, Policy::Sporadic, 0, 150);
+    pair.scheduler.schedule(50);
+    let low = 50 + WAY_BACK;
+    // At 150 its timer expires, and at 153 the scheduler runs.
+    assert_eq!(pair.scheduler.schedule(153).run, Some(pair.sleeper));
+    pair.scheduler.block(pair.sleeper, 155, Some(156)).unwrap();
+    assert_eq!(pair.used(), [low, 5]);
+    assert_eq!(pair.scheduler.schedule(155).run, None);
+    assert_eq!(pair.used(), [low, 5 + WAY_BACK]);
+    // Until 158 it has paid, and for no more than an interrupt takes.
+    assert_eq!(pair.scheduler.schedule(170).run, Some(pair.sleeper));
+    pair.scheduler.block(pair.sleeper, 171, None).unwrap();
+    assert_eq!(pair.used(), [low, 5 + WAY_BACK + INTERRUPT + 1]);
+}
+
+#[test]
+fn a_storm_of_wake_ups_takes_nothing_from_the_background_beyond_its_budget() {
+    let config = Config {
+        tasks: 2,
+        ..common::config(Shielding::Shielded)
+    };
+    let mut scheduler = Scheduler::new(config)
+        .with_interrupt(INTERRUPT)
+        .with_redispatch(WAY_BACK);
+    let low = scheduler.add_background(1_000_000).unwrap();
+    let high = scheduler.add_server(&contract(100, 1_000, 2), 0).unwrap();
+    let [busy, flood] = [low, high].map(|server| scheduler.add_task(server).unwrap());
+    scheduler.wake(busy, 0).unwrap();
+    scheduler.block(flood, 0, Some(10)).unwrap();
+    let (mut now, mut computed) = (0, 0);
+    // It sleeps for ten and runs for one; each time the interrupt takes five, and the way back three.
+    while now < 10_000 {
+        let decision = scheduler.schedule(now);
+        assert_eq!(decision.run, Some(busy));
+        let from = if now > 0 { now + WAY_BACK } else { now };
+        let timer = decision.timer.unwrap();
+        computed += timer.saturating_sub(from);
+        now = timer.max(from) + INTERRUPT;
+        assert_eq!(scheduler.schedule(now).run, Some(flood));
+        now += 1;
+        scheduler.block(flood, now, Some(now + 10)).unwrap();
+    }
+    let used = [low, high].map(|server| scheduler.supply(server).unwrap().used);
+    assert_eq!(used[0], computed, "it is charged for what it computed");
+    // A tenth of the time, and one budget and one preemption more.
+    assert!(
+        used[1] <= now / 10 + 100 + INTERRUPT + WAY_BACK,
+        "{} of {now}",
+        used[1]
+    );
 }
 
 #[test]

@@ -1,13 +1,13 @@
 //! The overhead of scheduling: in a budget (SPR eq. 2), and in the response times of the other
 //! servers (eq. 1).
 //!
-//! The scheduler charges every interrupt and every dispatch to a server, or to none while the
-//! processor is idle or in the background. Let `O` be the most that an interrupt and a dispatch
+//! The scheduler charges every interrupt and every dispatch to a server, those that wake the idle processor or
+//! interrupt the background to the server that they are for. Let `O` be the most that an interrupt and a dispatch
 //! cost:
 //!
 //! * A server pays `O` for being dispatched, `O` for each time that it is preempted, and `O` when it
 //!   stops: for the interrupt at the end of its budget or its own call, and for the dispatch of the
-//!   server that it had preempted.
+//!   server that it had preempted, or of none.
 //! * The payment at its stop may exceed its budget. The overrun is subtracted from the next budget,
 //!   so that in any window a server takes at most one `O` more than its request bound.
 //! * A server that becomes ready waits for an interrupt and a dispatch that have begun, which

@@ -52,6 +52,12 @@ pub(crate) struct History {
     pub(crate) fired: Vec<(Nanos, bool)>,
     pub(crate) servers: Vec<ServerId>,
     pub(crate) decisions: Vec<Decision>,
+    /// The time that is charged for waking the idle processor, and what may be besides, since an event came while
+    /// its timer was late: none if that woke a task.
+    pub(crate) woken: Nanos,
+    pub(crate) late: Nanos,
+    /// How often reservations left the processor to the background, or idle.
+    pub(crate) left: u64,
 }
 
 impl History {
@@ -179,7 +185,14 @@ pub(crate) fn run(
             history.push(now, next, actors[running].tenant);
         }
         now = next;
+        // The part of a timer's latency that a server pays, which wakes the processor.
+        let before = decision;
+        let waking = match (before.run, before.timer) {
+            (None, Some(timer)) => now.saturating_sub(timer).min(load.interrupt),
+            _ => 0,
+        };
         if now >= horizon {
+            history.woken += waking;
             break;
         }
         if done == Some(now) {
@@ -217,11 +230,19 @@ pub(crate) fn run(
             let who = who % actors.len();
             scheduler.wake(actors[who].task, now).unwrap();
             decision = scheduler.schedule(now);
+            history.late += waking;
         } else {
             decision = scheduler.schedule(now);
             history.fired.push((now, decision.switched));
+            history.woken += waking;
             latency = latencies.next().unwrap_or(0);
         }
+        let is_reserved = |run: Option<TaskId>| {
+            let of = |task| actors.iter().find(|actor| actor.task == task);
+            run.and_then(of)
+                .is_some_and(|actor| actor.tenant != BACKGROUND)
+        };
+        history.left += u64::from(is_reserved(before.run) && !is_reserved(decision.run));
     }
     (scheduler, history)
 }
