@@ -287,6 +287,49 @@ fn a_revoked_holder_sees_nothing_that_is_written_afterwards() {
 }
 
 #[test]
+fn a_mapping_stands_on_each_capability_it_was_mapped_with() {
+    let held = held(512);
+    let first = creator(&format!(
+        r#"(call $fill (local.get $at) (i32.const {REGION}) (i32.const 7))
+          (loop $more
+            (call $give (i32.wrap_i64 (call $derive (local.get $it) (i32.const 7))))
+            (br_if $more (i32.lt_u
+              (local.tee $small (i32.add (local.get $small) (i32.const 1)))
+              (i32.const 6))))
+          (call $give (i32.wrap_i64 (call $derive (local.get $it) (i32.const 5))))
+          {ON}"#
+    ));
+    let second = user(&format!(
+        r#";; Three more, of which one at a time is dropped again, and the first one.
+          (local.set $other (call $take))
+          (call $is (call $map (local.get $other)) (i64.extend_i32_u (local.get $at)))
+          (call $is (call $let_go (local.get $other)) (i64.const 0))
+          (call $sees (local.get $at) (i32.const {REGION}) (i32.const 7))
+          (loop $more
+            (local.set $other (call $take))
+            (call $is (call $map (local.get $other)) (i64.extend_i32_u (local.get $at)))
+            (br_if $more (i32.lt_u
+              (local.tee $size (i32.add (local.get $size) (i32.const 1)))
+              (i32.const 3))))
+          ;; A fifth is too many, and changes nothing.
+          (local.set $small (call $take))
+          (call $is (call $map (local.get $small)) (i64.const -15))
+          ;; One to read is not enough for a mapping to write, and says where it is.
+          (local.set $size (call $take))
+          (call $is (call $map (local.get $size)) (i64.extend_i32_u (local.get $at)))
+          (call $is (call $let_go (local.get $it)) (i64.const 0))
+          (call $sees (local.get $at) (i32.const {REGION}) (i32.const 7))
+          (call $is (call $map (local.get $small)) (i64.extend_i32_u (local.get $at)))
+          (i32.store (local.get $at) (i32.const 7))
+          (call $sees (local.get $at) (i32.const {REGION}) (i32.const 7))"#
+    ));
+    let [first, second] = pair(&held.cell, (&first, paging(100)), (&second, paging(100)));
+    well(&second);
+    end(&first);
+    nothing_is_left(&held, 512);
+}
+
+#[test]
 fn a_killed_holder_leaves_the_region_to_its_creator() {
     let held = held(512);
     let count = "(loop $on

@@ -19,6 +19,7 @@ mod attaching;
 mod available;
 mod data;
 mod denied;
+mod grants;
 mod growth;
 mod paged;
 mod parts;

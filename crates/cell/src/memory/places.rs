@@ -1,5 +1,6 @@
 //! Where regions are in linear memories, or were.
 
+use super::grants::Grants;
 use leasehold_kernel::{RegionId, RegionMapping, Selector, TenantId};
 use leasehold_pager::{AreaId, AttachmentId, PAGE};
 use leasehold_pager_linux::Paging;
@@ -38,6 +39,14 @@ pub(crate) struct Request {
     pub(crate) writable: bool,
 }
 
+/// A region that is mapped.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Mapped {
+    pub(super) region: RegionId,
+    pub(super) writable: bool,
+    pub(super) grants: Grants,
+}
+
 /// A place in a linear memory where a region is, or was.
 #[derive(Debug)]
 pub(super) struct Place {
@@ -54,7 +63,7 @@ pub(super) struct Place {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Shown {
     /// This region, and afterwards these zeros.
-    Region(Request, AreaId),
+    Region(Mapped, AreaId),
     /// The old contents are being removed. The region follows if it may still be mapped, otherwise
     /// the zeros. If there are no zeros yet, they are made in the swap places of the removed pages.
     Nothing(Option<Request>, Option<AreaId>),
@@ -67,14 +76,38 @@ impl Request {
         self.length.div_ceil(PAGE) as u32
     }
 
-    /// Whether the capability allows it still.
+    /// What is mapped by this request.
+    pub(super) fn mapped(&self) -> Mapped {
+        Mapped {
+            region: self.region,
+            writable: self.writable,
+            grants: Grants::new(self.by),
+        }
+    }
+}
+
+impl Mapped {
+    /// Whether a capability allows as much.
+    fn is_within(&self, mapping: &RegionMapping) -> bool {
+        mapping.region == self.region && (mapping.writable || !self.writable)
+    }
+
+    /// Whether one of its capabilities allows it still.
     pub(super) fn is_allowed(&self, regions: &Regions, allowed: Allowed<'_>) -> bool {
-        let (tenant, selector) = self.by;
         // Without its creator's memory the region cannot be mapped, even with a valid capability.
         regions.0.contains_key(&self.region)
-            && allowed(tenant, selector).is_some_and(|mapping| {
-                mapping.region == self.region && (mapping.writable || !self.writable)
-            })
+            && self.grants.any(allowed, |mapping| self.is_within(mapping))
+    }
+
+    /// Stands on the capability of a request, too, if that allows as much. Returns false if it stands on as many as
+    /// it can.
+    pub(super) fn stand_on(&mut self, request: &Request, allowed: Allowed<'_>) -> bool {
+        if self.writable && !request.writable {
+            return true;
+        }
+        let this = *self;
+        let is_within = |mapping: &RegionMapping| this.is_within(mapping);
+        self.grants.add(request.by, allowed, is_within)
     }
 }
 
@@ -108,7 +141,8 @@ impl Place {
     /// The region is there, or is about to be.
     pub(super) fn shows(&self, region: RegionId) -> bool {
         match &self.shown {
-            Shown::Region(here, _) | Shown::Nothing(Some(here), _) => here.region == region,
+            Shown::Region(here, _) => here.region == region,
+            Shown::Nothing(Some(next), _) => next.region == region,
             Shown::Nothing(None, _) | Shown::Zeros => false,
         }
     }

@@ -7,7 +7,7 @@
 //!    each of them conserves one of its own frames (SPC §IV-A). When its reservation is used up,
 //!    the tenant loses its view of a page, and maps the page again when it touches it.
 //! 3. *A mapping is a use of a capability*, and checked as often as it can be used: whenever its
-//!    tenant is about to run ([`withdraw`]). A mapping that is no longer allowed, because the
+//!    tenant is about to run ([`withdraw`]). One that was made with several is there as long as one is valid. A mapping that is no longer allowed, because the
 //!    creator has ended, the region was dropped or the capability revoked, is removed first. The
 //!    removal is charged to the tenant with the mapping. The cost of a creator's end is therefore
 //!    independent of the number of tenants that map its regions.
@@ -66,14 +66,16 @@ pub(crate) fn is_any_mapped() -> bool {
 }
 
 /// Where a region is in the linear memory of a top-level tenant's that starts at `memory`, if it is
-/// there: from now on because of the capability of this request, if that allows as much.
+/// there: from now on because of the capability of this request, too, if that allows as much.
 ///
 /// # Errors
-/// [`Refusal::TooMany`] if it is not, and the tenant has no place for another one.
+/// [`Refusal::TooMany`] if it is not, and the tenant has no place for another one; or if it is, because of as many other
+/// capabilities as it can be.
 pub(crate) fn find(
     root: GroupId,
     memory: usize,
     request: &Request,
+    allowed: Allowed<'_>,
 ) -> Result<Option<usize>, Refusal> {
     let found = with(|cell| {
         let places = &mut cell.tenancies.get_mut(&root)?.regions;
@@ -82,10 +84,10 @@ pub(crate) fn find(
             if let Shown::Region(here, _) = &mut place.shown
                 && here.region == request.region
             {
-                if request.writable || !here.writable {
-                    here.by = request.by;
-                }
-                return Some(Ok(Some(place.offset)));
+                return Some(match here.stand_on(request, allowed) {
+                    true => Ok(Some(place.offset)),
+                    false => Err(Refusal::TooMany),
+                });
             }
         }
         Some(if many {
@@ -212,7 +214,7 @@ impl CellMemory {
                 offset,
                 pages,
                 at,
-                shown: Shown::Region(*request, zeros),
+                shown: Shown::Region(request.mapped(), zeros),
             });
             PLACES.set(PLACES.get() + 1);
         }
@@ -322,11 +324,11 @@ impl CellMemory {
             Some(zeros) => zeros,
             None => self.zeros(root, pages)?,
         };
-        let next = next.filter(|next| next.is_allowed(&self.regions, allowed));
+        let next = next.filter(|next| next.mapped().is_allowed(&self.regions, allowed));
         if let Some(next) = next
             && let Ok(at) = self.attach_region(root, start, &next)
         {
-            return Ok((at, Shown::Region(next, zeros)));
+            return Ok((at, Shown::Region(next.mapped(), zeros)));
         }
         let to = self.reservation_of(root)?;
         let at = self.attaching().writable(to, zeros, start, pages)?;

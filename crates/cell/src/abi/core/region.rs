@@ -13,7 +13,7 @@ use crate::memory::region::{self, Refusal};
 use crate::meter::Held;
 use crate::steps::caps::{COPIED_REGION, REGION_COPY};
 use crate::steps::{mark, step};
-use leasehold_kernel::{Errno, Selector};
+use leasehold_kernel::{Errno, RegionMapping, Selector, TenantId};
 use leasehold_reclaim::GroupId;
 use leasehold_wasm::limits::WASM_PAGE;
 use wasmtime::{Linker, Memory, Result};
@@ -215,7 +215,12 @@ fn home(caller: &Call<'_>, guest: Memory) -> (GroupId, usize) {
 /// Where a region is in the caller's memory, if it is there.
 fn find(caller: &Call<'_>, guest: Memory, request: &Request) -> Result<Option<usize>, Errno> {
     let (root, start) = home(caller, guest);
-    Ok(region::find(root, start, request)?)
+    Ok(region::find(root, start, request, &allowed)?)
+}
+
+/// The mapping that a capability of a tenant allows now.
+fn allowed(tenant: TenantId, selector: Selector) -> Option<RegionMapping> {
+    local::with(|local| local.kernel.region_mapping(tenant, selector).ok())
 }
 
 /// The mapping that a capability of the caller allows.

@@ -4,6 +4,7 @@ use super::account::Account;
 use super::attempt::Try;
 use super::class::{Class, Site, is_cheap_to_close, kind_of};
 use super::descriptor::Node;
+use super::disk::Order;
 use super::elsewhere::Elsewhere;
 use super::file::File;
 use super::naming::{self, BLOCK};
@@ -128,10 +129,16 @@ impl Place<'_> {
             return None;
         }
         let disk = self.account.disk();
-        let _alone = match effect {
-            // A name is of the same file as when it was looked at.
-            Effect::Removes | Effect::RemovesDirectory => Some(disk.alone(self.site)?),
-            Effect::AddsDirectory | Effect::AddsLink(_) | Effect::Keeps => None,
+        // A name is of the same file as when it was looked at, or missing still: what a removal gives back is what
+        // it looked at.
+        let _order = match effect {
+            Effect::Removes | Effect::RemovesDirectory => {
+                Some(Order::Alone(disk.alone(self.site)?))
+            }
+            Effect::AddsDirectory | Effect::AddsLink(_) => {
+                Some(Order::Together(disk.together(self.site)?))
+            }
+            Effect::Keeps => None,
         };
         let held = self.hold(effect)?;
         let before = match held {

@@ -6,7 +6,7 @@
 //! name is refunded when the tenant has closed it everywhere. What directories take is counted where [names are made](super::naming).
 //!
 //! Writes of one tenant may be concurrent, but not to one file. Calls that shrink or remove files are
-//! exclusive, so that they never overlap the measurement of a write.
+//! exclusive, so that they never overlap the measurement of a write, nor the making of the name that they remove.
 
 use super::class::{Class, Site, kind_of};
 use super::directories::Directories;
@@ -51,7 +51,7 @@ pub(crate) struct Disk {
     refusals: Arc<Refusals>,
     pub(super) bytes: AtomicU64,
     files: AtomicU64,
-    /// Taken shared by calls that grow or open files, exclusively by calls that shrink them.
+    /// Taken shared by calls that grow or open files or make names, exclusively by calls that shrink or remove them.
     order: RwLock<()>,
     /// Regular files that are open; no more than descriptors.
     open: Mutex<HashMap<Identity, Seen>>,
@@ -60,6 +60,14 @@ pub(crate) struct Disk {
     /// Threads that wait for that; changed while `open` is locked.
     waiting: AtomicU32,
     pub(super) directories: Directories,
+}
+
+/// A lock of the order in which calls change what is counted, as [`together`](Disk::together) or [`alone`](Disk::alone)
+/// take it.
+#[derive(Debug)]
+pub(super) enum Order<'a> {
+    Together(#[expect(unused)] RwLockReadGuard<'a, ()>),
+    Alone(#[expect(unused)] RwLockWriteGuard<'a, ()>),
 }
 
 /// How long the removal of a name, or a write, waits for the tenant's files to be closed.

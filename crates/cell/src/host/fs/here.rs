@@ -9,13 +9,14 @@ use super::open::Request;
 use super::pace::Permit;
 use super::path::attempt_status;
 use super::table::Table;
+use super::transfer::{self, Tried};
 use crate::host::io::Io;
 use crate::host::kernel;
 use crate::profile::Profile;
 use leasehold_kernel::{Kernel, KernelConfig, TenantId};
 use leasehold_lease::Lease;
 use leasehold_reclaim::{Config, HeapBacking, Mode};
-use rustix::fs::{FileType, StatxFlags};
+use rustix::fs::{Advice, FileType, StatxFlags};
 use std::ffi::CStr;
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -437,6 +438,86 @@ fn what_symbolic_links_say_is_counted_and_given_back() {
     let removed = change::attempt(&account, &start, c"link", Effect::Removes, change::unlink);
     assert_eq!(run(removed), Ok(()));
     assert_eq!(account.disk().bytes(), 0);
+}
+
+#[test]
+fn a_name_that_is_made_while_it_is_removed_is_given_back_too() {
+    let _turn = kernel::faults::Turn::take();
+    let lease = Lease {
+        disk: leasehold_lease::Disk {
+            files: 1,
+            ..Lease::default().disk
+        },
+        ..Lease::default()
+    };
+    let Some(bench) = Bench::of(&lease, Path::new(env!("CARGO_MANIFEST_DIR"))) else {
+        return;
+    };
+    let (account, start) = (bench.account.clone(), bench.start.clone());
+    let link = |account: &Arc<Account>, start: &Arc<Node>, name| {
+        super::pace::start_again();
+        change::attempt(account, start, name, Effect::AddsLink(1), |place| {
+            change::symlink(place, c"x")
+        })
+    };
+    let done = |tried| match tried {
+        Try::Done(result) => result,
+        Try::Elsewhere(work) => work(),
+    };
+    bench.look(c"link");
+    // Another thread has found that nothing has the name, and is about to remove it all the same. The cell's thread
+    // makes it now, unless that is left for later.
+    let later = Arc::new(std::sync::Mutex::new(None));
+    let put = later.clone();
+    let removed = change::attempt(&account, &start, c"link", Effect::Removes, {
+        let (account, start) = (account.clone(), start.clone());
+        move |place| {
+            match link(&account, &start, c"link") {
+                Try::Done(made) => made.expect("made"),
+                Try::Elsewhere(work) => *put.lock().expect("locked") = Some(work),
+            }
+            change::unlink(place)
+        }
+    });
+    if done(removed).is_err() {
+        let work = later
+            .lock()
+            .expect("locked")
+            .take()
+            .expect("left for later");
+        work().expect("made");
+        bench.unlinks(c"link");
+    }
+    let again = done(link(&account, &start, c"link"));
+    assert_eq!(again, Ok(()), "no link is there, and one may be");
+}
+
+#[test]
+fn a_read_is_of_all_that_a_file_has_or_is_left_to_another_thread() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    bench.look(c"f");
+    let (node, _) = bench.open(WRITE, c"f");
+    rustix::io::pwrite(node.as_fd(), &[7; 8 << 14], 0).expect("written");
+    rustix::fs::fsync(node.as_fd()).expect("on the disk");
+    // Nothing of it is in memory then.
+    kernel::advise(node.as_fd(), 0, 0, Advice::DontNeed).expect("forgotten");
+    let read = |length: usize, offset| {
+        let mut buffer = vec![1; length];
+        match transfer::read_now(&node, &mut buffer, offset).expect("read") {
+            Tried::Moved(read) => {
+                buffer.truncate(read);
+                buffer
+            }
+            Tried::Blocks => transfer::read(&node, length, offset).expect("read"),
+        }
+    };
+    assert_eq!(read(1 << 14, 0), [7; 1 << 14]);
+    // Of this, only the first half is.
+    assert_eq!(read(1 << 15, 0), [7; 1 << 15]);
+    assert_eq!(read(1 << 15, (8 << 14) - 10).len(), 10);
+    assert!(read(1 << 15, 8 << 14).is_empty());
+    assert!(read(0, 0).is_empty());
 }
 
 #[test]

@@ -295,17 +295,35 @@ pub(crate) fn write_promptly(
     Ok(written)
 }
 
-/// Reads into `buffer` at `offset`, if that does not wait. A step: no more than [`STEP`] bytes.
+/// Reads into `buffer` at `offset` all that the file has there, if that does not wait. A step: no more than [`STEP`] bytes.
+///
+/// Where only some of it is in memory, all of it is left to another thread: a short read is the end of the file, on
+/// which programs rely, and tells nobody what was read before.
 pub(crate) fn read_now(node: &Node, buffer: &mut [u8], offset: u64) -> Result<Tried> {
     if !node.is_prompt() {
         return Ok(Tried::Blocks);
     }
     let flags = match node.class {
-        Class::Memory => 0,
+        Class::Memory => return tried(read_into(node, buffer, offset, 0)),
         Class::Cached | Class::Layered if node.reads_alone() => libc::RWF_NOWAIT,
         Class::Cached | Class::Layered | Class::Slow => return Ok(Tried::Blocks),
     };
-    tried(read_into(node, buffer, offset, flags))
+    let mut read = 0;
+    loop {
+        let behind = offset.saturating_add(read as u64);
+        match tried(read_into(node, &mut buffer[read..], behind, flags)) {
+            Ok(Tried::Moved(more)) => {
+                read += more;
+                if more == 0 || read == buffer.len() {
+                    return Ok(Tried::Moved(read));
+                }
+            }
+            Ok(Tried::Blocks) => return Ok(Tried::Blocks),
+            // What is before it counts.
+            Err(_) if read > 0 => return Ok(Tried::Blocks),
+            Err(errno) => return Err(errno),
+        }
+    }
 }
 
 /// Writes `bytes` at `offset`, or to the end; where that waits for nothing but, at worst, the host's own
