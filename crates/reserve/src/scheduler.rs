@@ -31,7 +31,7 @@ use crate::urgency::Urgency;
 pub struct Scheduler {
     pub(crate) config: Config,
     pub(crate) servers: Servers,
-    /// The replenishment queues, by the places of their servers.
+    /// The replenishment queues, by the places of their servers; of a background server, one that is not used.
     pub(crate) replenishments: Vec<ReplenishmentQueue>,
     pub(crate) tasks: Tasks,
     pub(crate) ready: Ready,
@@ -63,9 +63,7 @@ impl Scheduler {
         Scheduler {
             config,
             servers: Servers::new(servers),
-            replenishments: (0..servers)
-                .map(|_| ReplenishmentQueue::new(1, 0, 1))
-                .collect(),
+            replenishments: Vec::with_capacity(servers as usize),
             tasks: Tasks::new(servers, tasks),
             ready: Ready::new(order, servers),
             pending: Pending::new(order, servers, seed),
@@ -109,7 +107,7 @@ impl Scheduler {
     /// [`Refused::Servers`] if there are as many as the scheduler was made for.
     pub fn add_server(&mut self, contract: &Contract, now: Nanos) -> Result<ServerId, Refused> {
         let now = now.clamp(self.billing.now(), INSTANT_MAX);
-        let id = self.servers.add()?;
+        let id = self.add_place()?;
         self.replenishments[id.index()] =
             ReplenishmentQueue::new(contract.replenishments(), now, contract.budget());
         let server = self.servers.at_mut(id.index);
@@ -128,8 +126,17 @@ impl Scheduler {
     /// # Errors
     /// [`Refused::Servers`] if there are as many as the scheduler was made for.
     pub fn add_background(&mut self, slice: Nanos) -> Result<ServerId, Refused> {
-        let id = self.servers.add()?;
+        let id = self.add_place()?;
         self.servers.at_mut(id.index).slice = slice.max(1);
+        Ok(id)
+    }
+
+    /// Takes a place for a server, and for its replenishment queue.
+    fn add_place(&mut self) -> Result<ServerId, Refused> {
+        let id = self.servers.add()?;
+        if id.index() == self.replenishments.len() {
+            self.replenishments.push(ReplenishmentQueue::new(1, 0, 1));
+        }
         Ok(id)
     }
 

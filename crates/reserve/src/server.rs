@@ -186,10 +186,12 @@ impl Server {
     }
 }
 
-/// All servers, in places that are used again.
+/// All servers, in places that are used again. A place is made when it is used first, in memory that is there already:
+/// most cells have few servers, and a record is a quarter of a kilobyte.
 #[derive(Debug)]
 pub(crate) struct Servers {
     places: Vec<Server>,
+    capacity: u32,
     free: Vec<Index>,
     #[cfg(feature = "touched")]
     touched: Touched,
@@ -198,8 +200,9 @@ pub(crate) struct Servers {
 impl Servers {
     pub(crate) fn new(capacity: u32) -> Self {
         Servers {
-            places: (0..capacity).map(|_| Server::new()).collect(),
-            free: (0..capacity).rev().collect(),
+            places: Vec::with_capacity(capacity as usize),
+            capacity,
+            free: Vec::with_capacity(capacity as usize),
             #[cfg(feature = "touched")]
             touched: Touched::new(capacity),
         }
@@ -207,7 +210,15 @@ impl Servers {
 
     /// Takes a free place.
     pub(crate) fn add(&mut self) -> Result<ServerId, Refused> {
-        let index = self.free.pop().ok_or(Refused::Servers)?;
+        let made = self.places.len() as u32;
+        let index = match self.free.pop() {
+            Some(index) => index,
+            None if made < self.capacity => {
+                self.places.push(Server::new());
+                made
+            }
+            None => return Err(Refused::Servers),
+        };
         let server = self.at_mut(index);
         *server = Server {
             generation: server.generation,
