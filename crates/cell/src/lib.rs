@@ -36,7 +36,7 @@
 //! | the controller's side of a cell, and what it asks of the thread | `cell`, `config`, `command` |
 //! | why a tenant is not started, told without a start too | `start_error`, `rehearsal`; what a lease refused: `refusals` |
 //! | the loop of the thread: the next task, and its host work | `executor` |
-//! | processor reservations on a cell | `dispatch`, `promises`; wake-ups: `wake_priority`, `deferral` |
+//! | processor reservations on a cell | `dispatch`, `promises`; what programs reach: `reaches`; wake-ups: `wake_priority`, `deferral` |
 //! | commands are rationed; time that the host takes | `control_share`; `stalls`, `clock` |
 //! | real-time priority, and a core of the cell's own | `realtime`, `realtime_limit`, `host_share`, `own_core` |
 //! | the state of the thread, and what executions are built from | `local`, `programs`, `engines`, `engine_parts`, `engine_config`, `linkers` |
@@ -116,6 +116,7 @@ pub mod profile;
 pub mod program;
 mod programs;
 mod promises;
+mod reaches;
 mod realtime;
 mod realtime_limit;
 mod refusals;

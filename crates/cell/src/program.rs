@@ -25,6 +25,7 @@ use wasmtime::Engine;
 use crate::code_space::{CodeRoom, CodeSpace};
 use crate::linkers::{Linkers, Prepared};
 use crate::outline::Outline;
+use crate::reaches::Look;
 use crate::steps::{Missing, Reach};
 use leasehold_preempt::{Bodies, GuestProgram};
 
@@ -95,8 +96,10 @@ impl Program {
         path: &Path,
         cache: Option<&CodeCache>,
     ) -> Result<Program, ProgramError> {
+        let look = Look::at(path);
         let reach = |program: &Compiled| Program::reach_of(engine, program);
         let (compiled, reach) = Compiled::load(purpose, engine, path, cache, reach)?;
+        look.remember(&reach);
         Ok(Program::of(compiled, reach).entered_by(purpose.entry))
     }
 
@@ -165,15 +168,22 @@ impl Program {
     }
 
     /// The host steps that the program in a file can reach, without compiling it. Function bodies
-    /// are not checked: the program may still be refused for them when it is loaded.
+    /// are not checked: the program may still be refused for them when it is loaded. Some microseconds for a file that was
+    /// loaded, or asked about, since it was changed.
     ///
     /// # Errors
     ///
     /// `Read`, what keeps the file from being WebAssembly, and `World`.
     pub fn reach_in(path: &Path) -> Result<Reach, ProgramError> {
-        with_outline(path, |binary, inventory| {
+        let look = Look::at(path);
+        if let Some(reach) = look.remembered() {
+            return Ok(reach);
+        }
+        let reach = with_outline(path, |binary, inventory| {
             Reach::of_binary(binary, &inventory)
-        })
+        })?;
+        look.remember(&reach);
+        Ok(reach)
     }
 
     /// Counts the parts of a program that determine its loading time. The program is not validated.

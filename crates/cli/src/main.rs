@@ -10,7 +10,7 @@
 //! | reading lease files, and contracts for the scheduler | `leases` |
 //! | whether reservations are promised: the processor's, the memory's; of tenants that come later | `admission`, `memory_admission`; `rules` |
 //! | what would keep tenants from starting, or makes a reservation useless | `hindrances`, `useless` |
-//! | what an admission counts with: preemption and faults, requests on their way | `overhead`, `transit`; what programs reach: `reaches` |
+//! | what an admission counts with: preemption and faults, requests on their way | `overhead`, `transit` |
 //! | the cell of a lease file, checked and admitted | `opened` |
 //! | the confinement of the process | `confinement`; what no tenant may reach: `guard`, by `walk` and `mounts`; what is opened before it: `stores`, `requests` |
 //! | reports: a run, ends and their charges, long host steps, refusals | `report`, `costs`, `host_steps`, `refusals` |
@@ -46,7 +46,6 @@ mod opened;
 mod operate;
 mod output;
 mod overhead;
-mod reaches;
 mod refusals;
 mod report;
 mod requests;

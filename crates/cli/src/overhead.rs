@@ -1,6 +1,6 @@
 //! The cost of one preemption, the duration of a fault of a paging tenant, and the sources of both.
 
-use crate::reaches::reach;
+use leasehold_cell::Program;
 use leasehold_cell::engine_config::BACKTRACE_NS;
 use leasehold_cell::profile::{ASSUMED_FAULT_NS, Latency, Profile, TransferCosts};
 use leasehold_cell::steps::{Reach, RowId};
@@ -135,7 +135,8 @@ impl HostSteps {
             // Nothing else of a lease matters.
             let key = (path, memory.paging.is_some(), reclaim.call_bytes);
             let step = *known.entry(key).or_insert_with(|| {
-                let reach = reaches.entry(path).or_insert_with(|| reach(path));
+                let read = || Program::reach_in(path).ok();
+                let reach = reaches.entry(path).or_insert_with(read);
                 let of = reach.as_ref().unwrap_or(&any);
                 let (row, ns) = of.longest_under(&profile, &tenant.lease);
                 LongestStep {

@@ -42,8 +42,9 @@ use crate::error::ProgramError;
 use crate::features::CONFIG_VERSION;
 use crate::image::{Image, ImageFacts};
 use crate::inventory::Inventory;
-use crate::known_files::{KnownFiles, Stamp};
+use crate::known_files::KnownFiles;
 use crate::limits::MAX_PROGRAM_BYTES;
+use crate::stamp::Stamp;
 
 /// Most entries that are kept; the ones written longest ago go first.
 const MAX_ENTRIES: usize = 128;

@@ -5,20 +5,15 @@
 //! a number, and notes the instant of its last change, which no program can set. A note is made of a file's number, length and
 //! instants, and of the present boot, and has a tag with this user's secret.
 //!
-//! No note is made of a file that was changed a moment ago: a further change could have the same instant. A file that is
-//! written through a mapping may change before its instant does: whoever may write there can choose its contents
-//! anyhow, and gets the old ones for a while.
+//! A file that is written through a mapping may change before its instant does: whoever may write there can choose its
+//! contents anyhow, and gets the old ones for a while.
 
 use std::ffi::OsStr;
-use std::fs::Metadata;
-use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use leasehold_confine::owned::{Missing, OwnedDirectory, OwnedError};
 
-/// How long a file has been left alone before a note is made of it: far longer than a tick of the kernel's clock.
-const SETTLED: Duration = Duration::from_secs(2);
+use crate::stamp::Stamp;
 
 /// Most notes that are kept; the ones made longest ago go first.
 const MAX_NOTES: usize = 1024;
@@ -27,27 +22,6 @@ const MAX_NOTES: usize = 1024;
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
 const VALUE_BYTES: usize = 32;
-
-/// What the kernel says of a file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Stamp([u64; 7]);
-
-impl Stamp {
-    /// The stamp of a file with this status; `None` if it was changed a moment ago.
-    pub(crate) fn of(status: &Metadata) -> Option<Stamp> {
-        let changed = u64::try_from(status.ctime()).ok()?;
-        let settled = UNIX_EPOCH.checked_add(Duration::from_secs(changed) + SETTLED)?;
-        (SystemTime::now() > settled).then_some(Stamp([
-            status.dev(),
-            status.ino(),
-            status.size(),
-            status.mtime() as u64,
-            status.mtime_nsec() as u64,
-            changed,
-            status.ctime_nsec() as u64,
-        ]))
-    }
-}
 
 /// The notes of one user.
 pub(crate) struct KnownFiles {
@@ -107,7 +81,7 @@ impl KnownFiles {
             hasher.update(&(part.len() as u64).to_le_bytes());
             hasher.update(part);
         }
-        for word in stamp.0 {
+        for word in stamp.words() {
             hasher.update(&word.to_le_bytes());
         }
         hasher.finalize().to_hex().to_string()
@@ -134,7 +108,8 @@ impl KnownFiles {
 
 #[cfg(test)]
 mod tests {
-    use super::{KnownFiles, Stamp};
+    use super::KnownFiles;
+    use crate::stamp::Stamp;
     use std::fs::{self, File};
     use std::io::Write as _;
     use std::path::Path;
