@@ -99,7 +99,7 @@ impl Program {
         let look = Look::at(path);
         let reach = |program: &Compiled| Program::reach_of(engine, program);
         let (compiled, reach) = Compiled::load(purpose, engine, path, cache, reach)?;
-        look.remember(&reach);
+        look.remember(&reach, cache);
         Ok(Program::of(compiled, reach).entered_by(purpose.entry))
     }
 
@@ -169,20 +169,20 @@ impl Program {
 
     /// The host steps that the program in a file can reach, without compiling it. Function bodies
     /// are not checked: the program may still be refused for them when it is loaded. Some microseconds for a file that was
-    /// loaded, or asked about, since it was changed.
+    /// loaded, or asked about, since it was changed: in this process, or with the same notes.
     ///
     /// # Errors
     ///
     /// `Read`, what keeps the file from being WebAssembly, and `World`.
-    pub fn reach_in(path: &Path) -> Result<Reach, ProgramError> {
+    pub fn reach_in(path: &Path, notes: Option<&CodeCache>) -> Result<Reach, ProgramError> {
         let look = Look::at(path);
-        if let Some(reach) = look.remembered() {
+        if let Some(reach) = look.remembered(notes) {
             return Ok(reach);
         }
         let reach = with_outline(path, |binary, inventory| {
             Reach::of_binary(binary, &inventory)
         })?;
-        look.remember(&reach);
+        look.remember(&reach, notes);
         Ok(reach)
     }
 

@@ -1,21 +1,23 @@
-//! The host steps that programs reach, remembered while their files stay as they are.
+//! The host steps that programs reach, remembered while their files stay as they are: in the process, and in notes beside the
+//! [code cache](CodeCache).
 //!
-//! A node tests all of its tenants whenever one is put. To read their programs again each time would take some ten
-//! milliseconds for each that contains a language engine. What a program that was loaded reaches is remembered, too, so
-//! that the test which follows does not read it at all. Nothing is at stake but what admission counts on: a cell that
-//! starts a program looks at it again.
+//! A node tests all of its tenants whenever one is put, and each start tests its own. To read their programs again each
+//! time would take some ten milliseconds for each that contains a language engine. What a program that was loaded
+//! reaches is remembered, too, so that the test which follows does not read it at all. Nothing is at stake but what
+//! admission counts on: a cell that starts a program looks at it again.
 
-use crate::steps::Reach;
+use crate::steps::{Reach, RowId};
+use leasehold_wasm::artifact::CodeCache;
+use leasehold_wasm::features::CONFIG_VERSION;
 use leasehold_wasm::stamp::Stamp;
 use std::collections::HashMap;
 use std::fs;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Most programs that are remembered.
 const MOST: usize = 1024;
-
-static KNOWN: Mutex<Known> = Mutex::new(Known(None));
 
 /// A file that is about to be read.
 pub(crate) struct Look<'a> {
@@ -26,25 +28,53 @@ pub(crate) struct Look<'a> {
 impl<'a> Look<'a> {
     /// Looks at the file, before it is read: a change meanwhile is seen at the next look.
     pub(crate) fn at(path: &'a Path) -> Self {
-        let stamp = fs::metadata(path).ok().and_then(|file| Stamp::of(&file));
-        Self { path, stamp }
+        Self {
+            path,
+            stamp: stamp_of(path),
+        }
     }
 
-    /// What the program in the file reaches, if that is remembered.
-    pub(crate) fn remembered(&self) -> Option<Reach> {
-        KNOWN
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .get(self)
+    /// What the program in the file reaches, if that is remembered or noted.
+    pub(crate) fn remembered(&self, notes: Option<&CodeCache>) -> Option<Reach> {
+        if let Some(reach) = known().get(self) {
+            return Some(reach);
+        }
+        let noted = notes?.noted(&asked(), self.stamp.as_ref()?)?;
+        let reach = Reach::from_bytes(&noted)?;
+        known().put(self, &reach);
+        Some(reach)
     }
 
-    /// Remembers what the program in the file was found to reach.
-    pub(crate) fn remember(&self, reach: &Reach) {
-        KNOWN
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner)
-            .put(self, reach);
+    /// Remembers and notes what the program in the file was found to reach.
+    pub(crate) fn remember(&self, reach: &Reach, notes: Option<&CodeCache>) {
+        if known().get(self).as_ref() == Some(reach) {
+            return;
+        }
+        known().put(self, reach);
+        if let (Some(notes), Some(stamp)) = (notes, self.stamp)
+            && stamp_of(self.path) == Some(stamp)
+        {
+            notes.note(&asked(), &stamp, &reach.to_bytes());
+        }
     }
+}
+
+fn stamp_of(path: &Path) -> Option<Stamp> {
+    Stamp::of(&fs::metadata(path).ok()?)
+}
+
+fn known() -> MutexGuard<'static, Known> {
+    static KNOWN: Mutex<Known> = Mutex::new(Known(None));
+    KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The word for what is asked of a file: another one wherever the table of steps, or how programs are read, is another.
+fn asked() -> String {
+    let mut rows = DefaultHasher::new();
+    for row in RowId::all().map(RowId::row) {
+        (row.interface, row.name).hash(&mut rows);
+    }
+    format!("steps of {CONFIG_VERSION} in {:x}", rows.finish())
 }
 
 /// What is remembered.
@@ -98,5 +128,16 @@ mod tests {
         assert_eq!(known.get(&look(None)), None, "it changed just now");
         known.put(&look(None), &Reach::any());
         assert_eq!(known.get(&look(one)), None);
+    }
+
+    #[test]
+    fn a_note_says_what_was_found_and_none_of_another_table_is_read() {
+        let any = Reach::any();
+        let bytes = any.to_bytes();
+        assert_eq!(Reach::from_bytes(&bytes), Some(any));
+        assert_eq!(Reach::from_bytes(&bytes[1..]), None);
+        assert_eq!(Reach::from_bytes(&bytes[..7]), None);
+        let beyond = [&bytes[..8], &u16::MAX.to_le_bytes()].concat();
+        assert_eq!(Reach::from_bytes(&beyond), None);
     }
 }

@@ -94,7 +94,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     };
     let overhead = HostTime::of_preemption(arguments.overhead, profile.as_ref());
     let fault = HostTime::of_fault(arguments.fault, profile.as_ref());
-    let steps = HostSteps::of(&file.tenants, fault, profile.as_ref());
+    let steps = HostSteps::of(&file.tenants, fault, profile.as_ref(), None);
     let set = Set::of(&file, (order, overhead), steps);
     let asked = match &arguments.headroom {
         Some(name) => Some((name.as_str(), set.place(name, &arguments.leases, &file)?)),

@@ -113,7 +113,9 @@ impl CellOptions {
         let (profile, path) = profile_or_calibrate(profile)?;
         let overhead = HostTime::of_preemption(self.overhead, Some(&profile));
         let fault = HostTime::of_fault(None, Some(&profile));
-        let mut steps = HostSteps::of(&file.tenants, fault, Some(&profile));
+        let code_cache = leasehold_cell::user_code_cache();
+        let notes = code_cache.as_deref();
+        let mut steps = HostSteps::of(&file.tenants, fault, Some(&profile), notes);
         if self.backtraces {
             if let Some(reason) = steps.no_backtraces() {
                 let file = leases.display();
@@ -144,7 +146,7 @@ impl CellOptions {
             reached: reached.to_vec(),
         };
         let mut config = CellConfig::new(profile);
-        config.code_cache = leasehold_cell::user_code_cache();
+        config.code_cache = code_cache;
         if let Some(mechanism) = self.preempt {
             config.preemption = mechanism;
         }

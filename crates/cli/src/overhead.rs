@@ -1,9 +1,9 @@
 //! The cost of one preemption, the duration of a fault of a paging tenant, and the sources of both.
 
-use leasehold_cell::Program;
 use leasehold_cell::engine_config::BACKTRACE_NS;
 use leasehold_cell::profile::{ASSUMED_FAULT_NS, Latency, Profile, TransferCosts};
 use leasehold_cell::steps::{Reach, RowId};
+use leasehold_cell::{CodeCache, Program};
 use leasehold_lease::{Nanoseconds, TenantSpec};
 use leasehold_reserve::admission::Overhead;
 use std::collections::HashMap;
@@ -120,8 +120,14 @@ pub(crate) struct LongestStep {
 
 impl HostSteps {
     /// The longest steps of these tenants, as the profile has them: those that their programs reach.
-    /// Each program is read once; of one that cannot be read, any is assumed.
-    pub(crate) fn of(tenants: &[TenantSpec], fault: HostTime, profile: Option<&Profile>) -> Self {
+    /// Each program is read once, and not at all if `notes` say what it reaches; of one that cannot be read, any is
+    /// assumed.
+    pub(crate) fn of(
+        tenants: &[TenantSpec],
+        fault: HostTime,
+        profile: Option<&Profile>,
+        notes: Option<&CodeCache>,
+    ) -> Self {
         let mut profile = profile.cloned().unwrap_or_else(Profile::free);
         profile.transfer = Some(transfer(fault.time().get()));
         let mut reaches: HashMap<&Path, Option<Reach>> = HashMap::new();
@@ -135,7 +141,7 @@ impl HostSteps {
             // Nothing else of a lease matters.
             let key = (path, memory.paging.is_some(), reclaim.call_bytes);
             let step = *known.entry(key).or_insert_with(|| {
-                let read = || Program::reach_in(path).ok();
+                let read = || Program::reach_in(path, notes).ok();
                 let reach = reaches.entry(path).or_insert_with(read);
                 let of = reach.as_ref().unwrap_or(&any);
                 let (row, ns) = of.longest_under(&profile, &tenant.lease);

@@ -47,7 +47,7 @@ pub(crate) struct Rules {
 impl Rules {
     fn steps(&self, tenants: &[TenantSpec]) -> HostSteps {
         let fault = HostTime::of_fault(None, Some(&self.profile));
-        let steps = HostSteps::of(tenants, fault, Some(&self.profile));
+        let steps = HostSteps::of(tenants, fault, Some(&self.profile), None);
         match self.backtraces {
             true => steps.with_backtraces(),
             false => steps,

@@ -18,8 +18,8 @@ use crate::stores::Stores;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{
-    CallError, Cell, CellConfig, Directory, Ended, Exit, Input, Output, PendingCall, Program,
-    ProgramError, StartError, StartRequest, Surroundings, TenantHandle, Val,
+    CallError, Cell, CellConfig, CodeCache, Directory, Ended, Exit, Input, Output, PendingCall,
+    Program, ProgramError, StartError, StartRequest, Surroundings, TenantHandle, Val,
 };
 use leasehold_lease::{
     ByteSize, Cpu, DataSet, Disk, EnvVar, Files, Lease, LeaseFlags, Nanoseconds, PagingFlag,
@@ -187,10 +187,11 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     if arguments.budget.is_none() && arguments.lease.is_none() {
         tenant.lease.reclaim.budget = leases::default_budget(&tenant.lease, &profile);
     }
-    let (ends, backtraces) = ends(&tenant, &profile)?;
+    let code_cache = leasehold_cell::user_code_cache();
+    let (ends, backtraces) = ends(&tenant, &profile, code_cache.as_deref())?;
     let bound = ends.bounds[0];
     let mut config = CellConfig::new(profile);
-    config.code_cache = leasehold_cell::user_code_cache();
+    config.code_cache = code_cache;
     config.backtraces = backtraces;
     config.memory = leases::held_memory(std::slice::from_ref(&tenant), of_cell.memory);
     config.code = of_cell.code.map(|code| code.get());
@@ -328,11 +329,15 @@ fn wait(
 ///
 /// # Errors
 /// When its reservation promises nothing: then neither a start nor an end would come.
-fn ends(tenant: &TenantSpec, profile: &Profile) -> Result<(Ends, bool), Failure> {
+fn ends(
+    tenant: &TenantSpec,
+    profile: &Profile,
+    notes: Option<&CodeCache>,
+) -> Result<(Ends, bool), Failure> {
     let preemption = HostTime::of_preemption(None, Some(profile));
     let fault = HostTime::of_fault(None, Some(profile));
     let tenants = std::slice::from_ref(tenant);
-    let steps = HostSteps::of(tenants, fault, Some(profile));
+    let steps = HostSteps::of(tenants, fault, Some(profile), notes);
     if steps.no_backtraces().is_none()
         && let Ok(ends) = ends_with(tenant, &steps.clone().with_backtraces(), preemption)
         && ends.bounds.iter().all(|bound| bound.returned_ns.is_some())

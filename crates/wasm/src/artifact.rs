@@ -229,7 +229,6 @@ impl CodeCache {
             self.check_tag(key, file, body_bytes, (facts, tag))?;
             if let Some((known, before)) = before
                 && stamp() == Some(before)
-                && let Ok(tag) = tag.try_into()
             {
                 known.put(&asked, &before, tag);
             }
@@ -279,8 +278,9 @@ impl CodeCache {
         let before = self.known.as_ref().zip(stamp);
         if let Some((known, before)) = before
             && let Some(noted) = known.get("digest", &before)
+            && let Ok(noted) = blake3::Hash::from_slice(&noted)
         {
-            return Ok(Digest(blake3::Hash::from_bytes(noted)));
+            return Ok(Digest(noted));
         }
         let digest = Digest::of_file(file, path)?;
         // Whatever has the name now: with the same stamp it is the file that was read.
@@ -290,6 +290,19 @@ impl CodeCache {
             known.put("digest", &before, digest.0.as_bytes());
         }
         Ok(digest)
+    }
+
+    /// What was noted of a file with this stamp, under a word for what was asked of it, by this user since the machine
+    /// was started.
+    pub fn noted(&self, asked: &str, stamp: &Stamp) -> Option<Vec<u8>> {
+        self.known.as_ref()?.get(asked, stamp)
+    }
+
+    /// Notes what was read in a file that had this stamp before and after, 4 KiB at the most.
+    pub fn note(&self, asked: &str, stamp: &Stamp, value: &[u8]) {
+        if let Some(known) = &self.known {
+            known.put(asked, stamp, value);
+        }
     }
 
     /// Stores a compiled program.

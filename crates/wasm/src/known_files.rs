@@ -21,7 +21,10 @@ const MAX_NOTES: usize = 1024;
 /// Names the boot, after which another one has another.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-const VALUE_BYTES: usize = 32;
+/// Most bytes of a note.
+const MOST_BYTES: usize = 4096;
+
+const TAG_BYTES: usize = 32;
 
 /// The notes of one user.
 pub(crate) struct KnownFiles {
@@ -49,20 +52,23 @@ impl KnownFiles {
     }
 
     /// What was noted of a file under a word for what was asked of it.
-    pub(crate) fn get(&self, asked: &str, stamp: &Stamp) -> Option<[u8; VALUE_BYTES]> {
+    pub(crate) fn get(&self, asked: &str, stamp: &Stamp) -> Option<Vec<u8>> {
         let name = self.name(asked, stamp);
-        let note = self
-            .directory
-            .read(OsStr::new(&name), 2 * VALUE_BYTES as u64);
-        let note = note.ok()?;
-        let (value, tag) = note.split_first_chunk::<VALUE_BYTES>()?;
+        let most = MOST_BYTES + TAG_BYTES;
+        let mut note = self.directory.read(OsStr::new(&name), most as u64).ok()?;
+        let (value, tag) = note.split_last_chunk::<TAG_BYTES>()?;
         // Compared in constant time.
-        let is_ours = blake3::Hash::from_slice(tag).is_ok_and(|tag| tag == self.tag(&name, value));
-        is_ours.then_some(*value)
+        let is_ours = self.tag(&name, value) == *tag;
+        note.truncate(note.len() - TAG_BYTES);
+        is_ours.then_some(note)
     }
 
-    /// Notes what was read in a file that had this stamp before and after. Without room for it nothing is noted.
-    pub(crate) fn put(&self, asked: &str, stamp: &Stamp, value: &[u8; VALUE_BYTES]) {
+    /// Notes what was read in a file that had this stamp before and after. Without room for it, and of more than
+    /// [`MOST_BYTES`], nothing is noted.
+    pub(crate) fn put(&self, asked: &str, stamp: &Stamp, value: &[u8]) {
+        if value.len() > MOST_BYTES {
+            return;
+        }
         let name = self.name(asked, stamp);
         let tag = self.tag(&name, value);
         let noted = self
@@ -87,7 +93,7 @@ impl KnownFiles {
         hasher.finalize().to_hex().to_string()
     }
 
-    fn tag(&self, name: &str, value: &[u8; VALUE_BYTES]) -> blake3::Hash {
+    fn tag(&self, name: &str, value: &[u8]) -> blake3::Hash {
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
         hasher.update(b"note");
         hasher.update(name.as_bytes());
@@ -144,7 +150,11 @@ mod tests {
         let notes = notes.expect("trusted").expect("a boot");
         assert_eq!(notes.get("digest", &first), None);
         notes.put("digest", &first, &[1; 32]);
-        assert_eq!(notes.get("digest", &first), Some([1; 32]));
+        assert_eq!(notes.get("digest", &first), Some(vec![1; 32]));
+        notes.put("long", &first, &[1; 1000]);
+        assert_eq!(notes.get("long", &first), Some(vec![1; 1000]));
+        notes.put("longer", &first, &[1; 5000]);
+        assert_eq!(notes.get("longer", &first), None);
         assert_eq!(notes.get("tag", &first), None, "something else was asked");
         // The same bytes, length and time of modification, as far as a program can make them so.
         let modified = fs::metadata(&path)

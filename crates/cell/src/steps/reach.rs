@@ -75,6 +75,35 @@ const fn making_ns(inventory: &Inventory) -> u64 {
         .saturating_sub(MADE_BY_ROW_NS)
 }
 
+impl Reach {
+    /// For a note: how much longer its instances take, and the places of the rows in the table, least byte first.
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let rows = self.rows.iter().flat_map(|row| row.0.to_le_bytes());
+        self.making_ns
+            .to_le_bytes()
+            .into_iter()
+            .chain(rows)
+            .collect()
+    }
+
+    /// The inverse; `None` if it is none of this table.
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (making_ns, rows) = bytes.split_first_chunk::<8>()?;
+        let (rows, []) = rows.as_chunks::<2>() else {
+            return None;
+        };
+        let count = RowId::all().count();
+        let rows = rows.iter().map(|row| {
+            let place = u16::from_le_bytes(*row);
+            (usize::from(place) < count).then_some(RowId(place))
+        });
+        Some(Self {
+            rows: rows.collect::<Option<_>>()?,
+            making_ns: u64::from_le_bytes(*making_ns),
+        })
+    }
+}
+
 /// Imports that have no row: nothing here offers them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Missing(pub Vec<String>);

@@ -29,7 +29,7 @@ impl SoleAdmission {
             ..tenant.clone()
         }];
         let fault = HostTime::of_fault(None, Some(&self.profile));
-        let steps = HostSteps::of(&tenants, fault, Some(&self.profile));
+        let steps = HostSteps::of(&tenants, fault, Some(&self.profile), None);
         let scheduling = Scheduling {
             // What a file without a `cell` table has.
             order: leases::order(Order::default()),

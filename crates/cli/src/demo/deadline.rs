@@ -37,7 +37,7 @@ impl Deadlines {
         let mut longest_step_ns = 0;
         for guest in guests {
             let lease = lease(guest.budget).context(guest.name)?;
-            let reach = Program::reach_in(&directory.join(guest.file));
+            let reach = Program::reach_in(&directory.join(guest.file), None);
             let reach = reach.unwrap_or_else(|_| Reach::any());
             longest_step_ns = longest_step_ns.max(reach.longest_under(profile, &lease).1);
         }
