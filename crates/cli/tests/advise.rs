@@ -114,11 +114,13 @@ fn a_program_that_only_computes_is_advised_the_share_of_the_processor_that_keeps
     // host may have made it wait for the rest.
     let (time, used, budget) = (ns("time_ns"), ns("used_ns"), ns("cpu_budget_ns"));
     let share = used as f64 / (time + used) as f64;
-    let most = (share * 20e6) as u64 + 200_000;
+    // A dispatch and a stop come on top: 200 us where a timer takes a virtual machine long.
+    let lost = 1_000_000;
+    let most = (share * 20e6) as u64 + lost;
     assert!(0 < budget && budget <= most, "{budget} of {most}: {json}");
     if used > time / 10 * 9 {
-        assert!(budget + 200_000 >= most, "{budget} of {most}: {json}");
-        assert!((9_000_000..=10_500_000).contains(&budget), "{json}");
+        assert!(budget + lost >= most, "{budget} of {most}: {json}");
+        assert!((9_000_000..=11_000_000).contains(&budget), "{json}");
     }
 }
 
