@@ -7,8 +7,8 @@
 //!    each of them conserves one of its own frames (SPC §IV-A). When its reservation is used up,
 //!    the tenant loses its view of a page, and maps the page again when it touches it.
 //! 3. *A mapping is a use of a capability*, and checked as often as it can be used: whenever its
-//!    tenant is about to run ([`withdraw`]). One that was made with several is there as long as one is valid. A mapping that is no longer allowed, because the
-//!    creator has ended, the region was dropped or the capability revoked, is removed first. The
+//!    tenant is about to run ([`withdraw`]). One that was made with several is there as long as one is valid. A
+//!    mapping that is no longer allowed, because the creator has ended, the region was dropped or the capability revoked, is removed first. The
 //!    removal is charged to the tenant with the mapping. The cost of a creator's end is therefore
 //!    independent of the number of tenants that map its regions.
 //! 4. *Zeros take its place*: the tenant's own pages, which it was charged for when it mapped the
