@@ -164,7 +164,11 @@ fn what_is_known_of_an_entry_and_of_a_program_ends_with_their_next_change() {
     settle();
     let (before, served) = load_cached(&file, &cache);
     assert!(served);
-    assert_eq!(notes(), 3, "the entry's, the program's digest and what it reaches");
+    assert_eq!(
+        notes(),
+        3,
+        "the entry's, the program's digest and what it reaches"
+    );
     assert_eq!(load_cached(&file, &cache), (before, true));
     assert_eq!(notes(), 3);
     // In place, with the same length and time of modification.
