@@ -14,7 +14,7 @@ mod served;
 
 use crate::component::wrap;
 use crate::offer::{Offers, World};
-use crate::plan::{Ending, Form, Plan};
+use crate::plan::{Ending, Form, Plan, Step};
 use crate::render::render;
 use anyhow::{Context, Result};
 use leasehold_cell::calibrate::Effort;
@@ -63,6 +63,8 @@ struct Measured {
     time: Duration,
     /// Whether it writes times that it has measured itself.
     times: bool,
+    /// The rows that it takes steps of often enough to measure them.
+    rows: Vec<RowId>,
 }
 
 /// Measures the rows on this host, at most for 15 s; tells `progress` the current measurement. The
@@ -125,7 +127,7 @@ fn run_all(
                 all.extend(cell.take_step_samples());
                 Ok(all)
             };
-            seen.add(undisturbed(measure, goes_on)?);
+            seen.complete(&measured.rows, measure, goes_on)?;
         }
     }
     progress("requests that are answered");
@@ -227,6 +229,7 @@ fn own_programs(effort: Effort) -> Result<Vec<Measured>> {
         strings: true,
         time: PATIENCE,
         times: false,
+        rows: Vec::new(),
     };
     let timed = |name: &str, text: &str| Measured {
         runs: 2,
@@ -284,6 +287,7 @@ fn fields(effort: Effort) -> Result<Measured> {
         strings: false,
         time: PATIENCE,
         times: false,
+        rows: Vec::new(),
     })
 }
 
@@ -305,9 +309,25 @@ fn recipes(form: Form, effort: Effort) -> Result<Vec<Measured>> {
             strings: true,
             time: PATIENCE,
             times: false,
+            rows: repeated(&plan),
         })
     };
     plans.into_iter().map(measured).collect()
+}
+
+/// The rows of the calls that a plan repeats at least [`FEWEST`] times.
+fn repeated(plan: &Plan) -> Vec<RowId> {
+    let last = plan.blocks.last();
+    let steps = last.filter(|block| block.repeat as usize >= FEWEST);
+    let calls = steps.into_iter().flat_map(|block| &block.steps);
+    let rows = calls.filter_map(|step| match step {
+        Step::Call(call) => {
+            let interface = call.module.split('@').next()?;
+            Some(RowId::find(interface, &call.name)?.counted_as())
+        }
+        _ => None,
+    });
+    rows.collect()
 }
 
 /// Runs a program to its end; returns the times that it measured itself.
@@ -412,6 +432,29 @@ impl Seen {
         }
     }
 
+    /// Adds what a program measures of these rows; again while one of them has too few steps and it `goes_on`, since a
+    /// step that the host disturbed is none.
+    fn complete(
+        &mut self,
+        rows: &[RowId],
+        mut measure: impl FnMut() -> Result<Vec<StepSamples>>,
+        goes_on: impl Fn() -> bool,
+    ) -> Result<()> {
+        self.add(undisturbed(&mut measure, &goes_on)?);
+        for _ in 0..AGAIN {
+            if rows.iter().all(|row| self.has(*row)) || !goes_on() {
+                break;
+            }
+            self.add(measure()?);
+        }
+        Ok(())
+    }
+
+    fn has(&self, row: RowId) -> bool {
+        let few = self.few.get(&row).map_or(0, Vec::len);
+        self.dearest.contains_key(&row) || few >= FEWEST
+    }
+
     fn times(mut self) -> BTreeMap<String, StepTime> {
         for (row, ns) in self.few {
             if let (true, Some(time)) = (ns.len() >= FEWEST, StepTime::of(ns)) {
@@ -425,7 +468,7 @@ impl Seen {
 
 #[cfg(test)]
 mod tests {
-    use super::{StepSamples, is_long, run_all, shorter};
+    use super::{Seen, StepSamples, is_long, run_all, shorter};
     use crate::offer::Offers;
     use leasehold_cell::calibrate::Effort;
     use leasehold_cell::steps::{Longest, RowId};
@@ -454,6 +497,25 @@ mod tests {
         let kept: Vec<_> = shorter(disturbed, again).into_iter().map(longest).collect();
         let ready = row("[method]pollable.ready");
         assert_eq!(kept, [(row("poll"), Some(45_000)), (ready, Some(50_000))]);
+    }
+
+    #[test]
+    fn a_row_whose_steps_were_disturbed_is_measured_again() {
+        let row = RowId::find("wasi_snapshot_preview1", "fd_sync").expect("a row");
+        let mut undisturbed = [3, 1, 4].into_iter();
+        let measure = || {
+            let count = undisturbed.next().expect("no more than twice again");
+            Ok(vec![StepSamples {
+                row,
+                ns: vec![1000; count],
+            }])
+        };
+        let mut seen = Seen::default();
+        let all = seen.complete(&[row], measure, || true);
+        all.expect("measured");
+        let times = seen.times();
+        let samples = times.get(&row.row().title()).map(|time| time.samples);
+        assert_eq!(samples, Some(8));
     }
 
     #[test]
