@@ -9,7 +9,7 @@ use crate::config::CellConfig;
 use crate::profile::PreemptionCosts;
 use crate::promises::Promise;
 use crate::wake_priority::WakePriority;
-use leasehold_crossing::Urgency;
+use leasehold_crossing::{Attention, Owner, Urgency};
 use leasehold_lease::{Cpu, Lease};
 use leasehold_reserve::admission::{Overhead, while_ending};
 use leasehold_reserve::{
@@ -65,8 +65,8 @@ pub(crate) struct Turn {
     pub(crate) task: TaskId,
     pub(crate) work: Work,
     pub(crate) urgency: Urgency,
-    /// Messages of at least this urgency preempt the turn.
-    pub(crate) interrupted_from: Urgency,
+    /// The messages that preempt the turn.
+    pub(crate) attention: Attention,
     /// Whether the reservation starts after other tenants ran: their timers must not interrupt it.
     pub(crate) is_fresh: bool,
 }
@@ -116,13 +116,14 @@ impl Dispatcher {
             return Ok(Share {
                 server: self.scheduler.add_background(slice)?,
                 reserved: false,
-                wake_priority: WakePriority::fixed(Urgency::BACKGROUND),
+                wake_priority: WakePriority::fixed(Urgency::BACKGROUND, Owner::new(0)),
             });
         };
         let server = self.scheduler.add_server(contract, now)?;
+        let (owner, urgency) = (owner(server), contract.priority().0.into());
         let wake_priority = match self.scheduler.deadline(server)? {
-            None => WakePriority::fixed(Urgency::of_priority(contract.priority().0.into())),
-            Some(deadline) => WakePriority::by_deadline(deadline, contract.period()),
+            None => WakePriority::fixed(Urgency::of_priority(urgency), owner),
+            Some(deadline) => WakePriority::by_deadline(deadline, contract.period(), owner),
         };
         Ok(Share {
             server,
@@ -208,6 +209,14 @@ impl Dispatcher {
     pub(crate) fn wake(&mut self, task: TaskId, now: Nanos) {
         // The task may have been removed.
         let _ = self.scheduler.wake(task, now);
+        self.defer_wakes(task);
+    }
+
+    /// Wakes a task by a message of another thread that was sent at an instant. Its tenant pays for it if no reservation
+    /// runs.
+    pub(crate) fn wake_by_message(&mut self, task: TaskId, sent: Nanos, now: Nanos) {
+        // The task may have been removed.
+        let _ = self.scheduler.wake_by_message(task, sent, now);
         self.defer_wakes(task);
     }
 
@@ -302,10 +311,11 @@ impl Dispatcher {
                 task,
                 work: *work,
                 urgency,
-                interrupted_from: if share.reserved {
-                    interrupted_from(urgency, again, decision.protected)
-                } else {
-                    Urgency::BACKGROUND
+                attention: match (share.reserved, again) {
+                    (false, _) => Attention::to(Urgency::BACKGROUND),
+                    (true, true) => Attention::above(urgency).not_before(decision.region_end),
+                    (true, false) => Attention::above_or_of(urgency, owner(share.server))
+                        .not_before(decision.region_end),
                 },
                 is_fresh: share.reserved && !again,
             })
@@ -348,20 +358,10 @@ fn redispatch_ns(config: &CellConfig) -> Nanos {
 /// a later deadline, so that every tenant with a reservation can preempt it.
 const LATE: Urgency = Urgency::of_priority(0);
 
-/// Returns the urgency from which a message preempts a running reservation.
-///
-/// A message of equal urgency preempts once, because the wake-up may be for another task of the
-/// same tenant. When the cell has decided and the same task continues, only a higher urgency
-/// preempts. In the non-preemptive region only the controller preempts a second time (SPR §III-F),
-/// because the timer is then set to the end of that region.
-const fn interrupted_from(urgency: Urgency, again: bool, protected: bool) -> Urgency {
-    if again && protected {
-        Urgency::CONTROL
-    } else if again {
-        urgency.above()
-    } else {
-        urgency
-    }
+/// A tenant with a reservation, as a receiver of messages. One for another task of the running tenant interrupts it once,
+/// so that its tasks take turns from then on; when the cell has decided and the same task goes on, it does not.
+const fn owner(server: ServerId) -> Owner {
+    Owner::new(server.index() as u32 + 1)
 }
 
 /// The processor time of a tenant.
@@ -431,11 +431,11 @@ pub fn claim(lease: &Lease, longest_step_ns: u64) -> Contract {
 
 #[cfg(test)]
 mod tests {
-    use super::{Dispatcher, Work};
+    use super::{Dispatcher, LATE, Work, owner};
     use crate::clock::monotonic_ns;
     use crate::config::CellConfig;
     use crate::profile::{Latency, PreemptionCosts, Profile};
-    use leasehold_crossing::{Urgency, Urgent as _};
+    use leasehold_crossing::{Attention, Urgency, Urgent as _};
     use leasehold_reserve::{Contract, Order, Priority};
 
     #[test]
@@ -621,14 +621,16 @@ mod tests {
             assert_eq!(timer, Some(now + 1_000_000_000));
             let is_sooner = other.0.server == short.0.server;
             let message = other.0.wake_priority().urgency();
-            assert_eq!(message >= turn.interrupted_from, is_sooner);
-            // A wake-up of equal urgency preempts once, because it may be for another task of the
-            // same tenant.
-            let own = running.0.wake_priority().urgency();
-            assert!(own >= turn.interrupted_from);
+            let (own, of) = (turn.urgency, owner(running.0.server));
+            assert_eq!(message > own, is_sooner);
+            // A wake-up of the same tenant preempts once, because it may be for another of its tasks.
+            assert_eq!(running.0.wake_priority().urgency(), own);
+            assert_eq!(running.0.wake_priority().owner(), of);
+            assert_eq!(turn.attention, Attention::above_or_of(own, of));
             dispatcher.entered(&turn);
             let (turn, _) = dispatcher.decide(now);
-            assert!(own < turn.expect("it goes on").interrupted_from);
+            let turn = turn.expect("it goes on");
+            assert_eq!(turn.attention, Attention::above(own));
             dispatcher.block(running.1, now, None);
             assert_eq!(dispatcher.decide(now).0.map(|turn| turn.task), None);
         }
@@ -653,7 +655,33 @@ mod tests {
         dispatcher.resume(150);
         let (turn, _) = dispatcher.decide(150);
         let turn = turn.expect("it has 80 left");
-        assert!(Urgency::of_deadline(1 << 61) >= turn.interrupted_from);
-        assert!(Urgency::BACKGROUND < turn.interrupted_from);
+        assert_eq!(
+            turn.attention,
+            Attention::above_or_of(LATE, owner(share.server))
+        );
+        assert!(Urgency::of_deadline(1 << 61) > LATE && Urgency::BACKGROUND < LATE);
+    }
+
+    #[test]
+    fn no_message_interrupts_a_region_that_goes_on_for_any_reason() {
+        let mut dispatcher = Dispatcher::new(&CellConfig::new(Profile::free()), 2);
+        let contract =
+            Contract::new(500, 1_000).and_then(|contract| contract.with_nonpreemptive(90));
+        let share = dispatcher.share(Some(&contract.expect("a contract")), 0);
+        let share = share.expect("it fits");
+        let task = dispatcher.add(&share, Work::Execution(1)).expect("a place");
+        dispatcher.wake(task, 0);
+        // It calls the host, and goes on.
+        for now in [0, 10, 95] {
+            let (turn, _) = dispatcher.decide(now);
+            let turn = turn.expect("it runs");
+            let own = Urgency::of_priority(0);
+            let attention = match now {
+                0 => Attention::above_or_of(own, owner(share.server)),
+                _ => Attention::above(own),
+            };
+            assert_eq!(turn.attention, attention.not_before(90), "at {now}");
+            dispatcher.entered(&turn);
+        }
     }
 }

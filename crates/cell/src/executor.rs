@@ -87,7 +87,10 @@ impl Executor {
         let ends = Ends::new(config.ends.as_ref(), ends_fit, &mut dispatcher)
             .map_err(|refused| anyhow::anyhow!("the reservation for ends: {refused}"))?;
         let interrupter = preemption.interrupter();
-        inbox.interrupt_with(move || interrupter.interrupt());
+        inbox.interrupt_with(move |at| match at {
+            0 => interrupter.interrupt(),
+            at => interrupter.interrupt_at(at),
+        });
         Ok(Self {
             preemption: Rc::new(preemption),
             inbox,
@@ -125,7 +128,10 @@ impl Executor {
             let (turn, timer) = self.executions.dispatcher.decide(now);
             let least = turn.map_or(Urgency::BACKGROUND, |turn| turn.urgency);
             match self.inbox.take(least) {
-                Some(Message::Wake(execution)) => self.executions.wake(execution, monotonic_ns()),
+                Some(Message::Wake { execution, sent }) => {
+                    let now = monotonic_ns();
+                    self.executions.wake_by_message(execution, sent, now);
+                }
                 Some(Message::Command(command)) => self.commands.push(command),
                 None if self.commands.is_empty() => return (turn, timer),
                 None => {
@@ -182,7 +188,7 @@ impl Executor {
         } else {
             self.preemption.set_timer(timer);
         }
-        if !self.inbox.enter_guest(turn.interrupted_from) {
+        if !self.inbox.enter_guest(turn.attention) {
             return;
         }
         self.executions.dispatcher.entered(&turn);
@@ -191,13 +197,13 @@ impl Executor {
             Work::Maintenance(root) => {
                 let inbox = self.inbox.clone();
                 self.keep_up(root, &mut || {
-                    inbox.is_quiet() && timer.is_none_or(|timer| monotonic_ns() < timer)
+                    inbox.is_quiet(monotonic_ns) && timer.is_none_or(|timer| monotonic_ns() < timer)
                 });
             }
             Work::Ends => {
                 let inbox = self.inbox.clone();
                 self.hurry_ends(turn.task, &mut || {
-                    inbox.is_quiet() && timer.is_none_or(|timer| monotonic_ns() < timer)
+                    inbox.is_quiet(monotonic_ns) && timer.is_none_or(|timer| monotonic_ns() < timer)
                 });
             }
         }
@@ -214,7 +220,7 @@ impl Executor {
         let timeout = idle::work_until(
             timer,
             monotonic_ns,
-            || self.inbox.is_quiet(),
+            || self.inbox.is_empty(),
             || memory::refill() || self.pools.retry(),
         );
         let now = monotonic_ns();

@@ -11,7 +11,7 @@
 
 use crate::clock::monotonic_ns;
 use crate::deferral::Deferral;
-use leasehold_crossing::{Urgency, Urgent};
+use leasehold_crossing::{Owner, Urgency, Urgent};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -19,6 +19,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 #[derive(Debug, Clone)]
 pub(crate) struct WakePriority {
     rank: Rank,
+    owner: Owner,
     deferral: Arc<Deferral>,
 }
 
@@ -40,21 +41,23 @@ pub(crate) struct PublishedDeadline {
 
 impl WakePriority {
     /// Returns the wake priority of a tenant with a constant urgency.
-    pub(crate) fn fixed(urgency: Urgency) -> Self {
-        Self::new(Rank::Fixed(urgency))
+    pub(crate) fn fixed(urgency: Urgency, owner: Owner) -> Self {
+        Self::new(Rank::Fixed(urgency), owner)
     }
 
     /// Returns the wake priority of a tenant with a first deadline and a period, ns.
-    pub(crate) fn by_deadline(first: u64, period: u64) -> Self {
-        Self::new(Rank::Deadline(Arc::new(PublishedDeadline {
+    pub(crate) fn by_deadline(first: u64, period: u64, owner: Owner) -> Self {
+        let deadline = PublishedDeadline {
             last: AtomicU64::new(first),
             period,
-        })))
+        };
+        Self::new(Rank::Deadline(Arc::new(deadline)), owner)
     }
 
-    fn new(rank: Rank) -> Self {
+    fn new(rank: Rank, owner: Owner) -> Self {
         Self {
             rank,
+            owner,
             deferral: Arc::default(),
         }
     }
@@ -108,6 +111,14 @@ impl Urgent for WakePriority {
         self.urgency_at(monotonic_ns)
     }
 
+    fn owner(&self) -> Owner {
+        self.owner
+    }
+
+    fn now(&self) -> u64 {
+        monotonic_ns()
+    }
+
     fn defers(&self, execution: u64) -> bool {
         self.deferral.keep(execution)
     }
@@ -116,11 +127,11 @@ impl Urgent for WakePriority {
 #[cfg(test)]
 mod tests {
     use super::WakePriority;
-    use leasehold_crossing::Urgency;
+    use leasehold_crossing::{Owner, Urgency};
 
     #[test]
     fn a_deadline_that_has_passed_is_a_period_from_now() {
-        let wake_priority = WakePriority::by_deadline(100, 30);
+        let wake_priority = WakePriority::by_deadline(100, 30, Owner::new(1));
         let at = |now| wake_priority.urgency_at(|| now);
         assert_eq!(at(99), Urgency::of_deadline(100));
         assert_eq!(at(100), Urgency::of_deadline(130));

@@ -181,7 +181,9 @@ const COMMON: &[Call] = &[
     always(libc::SYS_rt_sigaction),
     always(libc::SYS_rt_sigprocmask),
     always(libc::SYS_sigaltstack),
+    // Both interrupt a cell: now, and at the end of a region.
     this_process(libc::SYS_tgkill, 0),
+    always(libc::SYS_timer_settime),
     always(libc::SYS_exit),
     always(libc::SYS_exit_group),
     // Reading a limit of its own; setting one is for the start.
@@ -375,7 +377,6 @@ const THREADS: &[Call] = &[
 
 /// The one-shot timer of a cell.
 const TIMERS: &[Call] = &[
-    always(libc::SYS_timer_settime),
     always(libc::SYS_timer_gettime),
     always(libc::SYS_timer_delete),
 ];

@@ -9,12 +9,14 @@
 //! Every message has an [`Urgency`]: the priority of its receiver. The most urgent message is taken
 //! first. A message that is less urgent than the running guest neither interrupts it nor costs the
 //! cell anything until the guest has stopped: SPR §III-D (deferred processing of activations),
-//! applied to wake-ups from other threads.
+//! applied to wake-ups from other threads. Nor does a message that is as urgent, unless it is for the same tenant; and one
+//! that comes in the guest's non-preemptive region interrupts it at the end of that (SPR §III-F). All that one tenant can
+//! interrupt another by is then what the admission test counts.
 //!
 //! A wake-up of an execution is a flag rather than a message ([`WakeFlag`]): a hostile guest whose
 //! waker fires at any rate occupies at most one place in the inbox.
 
-use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering, fence};
+use crate::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering, fence};
 use crate::sync::{Arc, Condvar, Mutex, lock, wait};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -56,11 +58,34 @@ impl Urgency {
     }
 }
 
+/// A tenant, as a receiver of messages: any number that no other has, but not 0.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Owner(u32);
+
+impl Owner {
+    const NOBODY: Owner = Owner(0);
+
+    /// The tenant with this number; 0 for the receivers that interrupt by their urgency alone.
+    pub const fn new(number: u32) -> Self {
+        Self(number)
+    }
+}
+
 /// A receiver of messages.
 pub trait Urgent {
     /// Returns the urgency of a message to it that is sent now: at least its urgency when the
     /// message is read. Called by the sender, on its thread.
     fn urgency(&self) -> Urgency;
+
+    /// Whose the message is.
+    fn owner(&self) -> Owner {
+        Owner::NOBODY
+    }
+
+    /// The time, ns of the receiver's clock. Called by the sender, on its thread.
+    fn now(&self) -> u64 {
+        0
+    }
 
     /// Whether a wake-up of this execution is kept until its tenant can run, instead of being sent.
     /// Called by the sender, on its thread.
@@ -78,8 +103,13 @@ impl Urgent for Urgency {
 /// A message that arrives in an [`Inbox`].
 #[derive(Debug)]
 pub enum Message<C> {
-    /// The execution with this key may be able to continue.
-    Wake(u64),
+    /// An execution may be able to continue.
+    Wake {
+        /// Its key.
+        execution: u64,
+        /// When it was woken, ns of its [clock](Urgent::now).
+        sent: u64,
+    },
     /// A command of the controller.
     Command(C),
 }
@@ -121,8 +151,56 @@ struct Queue<C> {
 /// interrupted already.
 const NONE: u64 = 0;
 
-fn level(urgency: Urgency) -> u64 {
+/// In [`Inbox::threshold`]: the guest is interrupted at the end of its region, and by the controller at once.
+const DEFERRED: u64 = u64::MAX;
+
+const fn level(urgency: Urgency) -> u64 {
     urgency.0 + 1
+}
+
+/// The messages that interrupt an entered guest.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Attention {
+    least: Urgency,
+    own: Owner,
+    /// Messages from this urgency on are read before the guest is entered.
+    read: Urgency,
+    not_before: u64,
+}
+
+impl Attention {
+    /// All messages that are at least as urgent as this.
+    pub const fn to(least: Urgency) -> Self {
+        Self {
+            least,
+            own: Owner::NOBODY,
+            read: least,
+            not_before: 0,
+        }
+    }
+
+    /// All that are more urgent.
+    pub const fn above(urgency: Urgency) -> Self {
+        Self::to(urgency.above())
+    }
+
+    /// All that are more urgent, and those of one tenant, which are as urgent.
+    pub const fn above_or_of(urgency: Urgency, own: Owner) -> Self {
+        Self {
+            own,
+            read: urgency,
+            ..Self::above(urgency)
+        }
+    }
+
+    /// The same, but none but the controller's before an instant, ns: the end of a non-preemptive region.
+    #[must_use]
+    pub const fn not_before(self, instant: u64) -> Self {
+        Self {
+            not_before: instant,
+            ..self
+        }
+    }
 }
 
 /// Messages to one cell; any number of senders, one receiver.
@@ -133,7 +211,11 @@ pub struct Inbox<C> {
     waiting: AtomicU64,
     /// The [`level`] from which a message interrupts the running guest.
     threshold: AtomicU64,
-    interrupt: OnceLock<Box<dyn Fn() + Send + Sync>>,
+    /// Whose messages interrupt it besides. Belongs to `threshold`, and is written before it.
+    own: AtomicU32,
+    /// When they do at the earliest, ns. Written before `threshold`.
+    not_before: AtomicU64,
+    interrupt: OnceLock<Box<dyn Fn(u64) + Send + Sync>>,
 }
 
 #[cfg(not(loom))]
@@ -155,13 +237,15 @@ impl<C> Inbox<C> {
             arrived: Condvar::new(),
             waiting: AtomicU64::new(NONE),
             threshold: AtomicU64::new(NONE),
+            own: AtomicU32::new(Owner::NOBODY.0),
+            not_before: AtomicU64::new(0),
             interrupt: OnceLock::new(),
         }
     }
 
-    /// Sets how a sender interrupts the guest that runs on the cell's thread. The first call
-    /// counts.
-    pub fn interrupt_with(&self, interrupt: impl Fn() + Send + Sync + 'static) {
+    /// Sets how a sender interrupts the guest that runs on the cell's thread, at an instant, ns, or at once if that has
+    /// passed. The first call counts.
+    pub fn interrupt_with(&self, interrupt: impl Fn(u64) + Send + Sync + 'static) {
         let _ = self.interrupt.set(Box::new(interrupt));
     }
 
@@ -169,6 +253,10 @@ impl<C> Inbox<C> {
     /// message is urgent enough: at most once for each [`Inbox::enter_guest`]. O(log n) in the
     /// messages that wait.
     pub fn put(&self, message: Message<C>, urgency: Urgency) {
+        self.send(message, urgency, Owner::NOBODY);
+    }
+
+    fn send(&self, message: Message<C>, urgency: Urgency, owner: Owner) {
         let wake = {
             let mut queue = lock(&self.queue);
             let rank = (urgency, Reverse(queue.arrivals));
@@ -183,17 +271,40 @@ impl<C> Inbox<C> {
         // Either this thread sees the guest that is being entered, or the cell sees the message:
         // each writes, passes a fence, and reads what the other writes.
         fence(Ordering::SeqCst);
-        let threshold = self.threshold.load(Ordering::Relaxed);
-        if threshold != NONE
-            && level(urgency) >= threshold
-            && self
+        let is_control = urgency == Urgency::CONTROL;
+        let mut threshold = self.threshold.load(Ordering::Acquire);
+        loop {
+            let is_heard = match threshold {
+                NONE => false,
+                DEFERRED => is_control,
+                least => level(urgency) >= least || self.is_own(owner),
+            };
+            if !is_heard {
+                return;
+            }
+            let (then, at) = match self.not_before.load(Ordering::Relaxed) {
+                at if at > 0 && !is_control => (DEFERRED, at),
+                _ => (NONE, 0),
+            };
+            let (success, failure) = (Ordering::AcqRel, Ordering::Acquire);
+            match self
                 .threshold
-                .compare_exchange(threshold, NONE, Ordering::AcqRel, Ordering::Relaxed)
-                .is_ok()
-            && let Some(interrupt) = self.interrupt.get()
-        {
-            interrupt();
+                .compare_exchange(threshold, then, success, failure)
+            {
+                Ok(_) => {
+                    if let Some(interrupt) = self.interrupt.get() {
+                        interrupt(at);
+                    }
+                    return;
+                }
+                // Another message has been heard meanwhile, which a command need not wait for.
+                Err(now) => threshold = now,
+            }
         }
+    }
+
+    fn is_own(&self, owner: Owner) -> bool {
+        owner != Owner::NOBODY && owner.0 == self.own.load(Ordering::Relaxed)
     }
 
     fn publish(&self, queue: &Queue<C>) {
@@ -219,23 +330,35 @@ impl<C> Inbox<C> {
         taken.map(|waiting| waiting.message)
     }
 
-    /// Records that a guest is about to run, which messages from urgency `least` on interrupt.
-    /// Returns false if such a message waits already: the guest must then not be entered. A fence,
-    /// a store and a load.
-    pub fn enter_guest(&self, least: Urgency) -> bool {
-        self.threshold.store(level(least), Ordering::Relaxed);
+    /// Records that a guest is about to run, and which messages interrupt it. Returns false if such a message waits
+    /// already: the guest must then not be entered. A fence, a load and three stores.
+    pub fn enter_guest(&self, attention: Attention) -> bool {
+        self.own.store(attention.own.0, Ordering::Relaxed);
+        self.not_before
+            .store(attention.not_before, Ordering::Relaxed);
+        self.threshold
+            .store(level(attention.least), Ordering::Release);
         fence(Ordering::SeqCst);
-        if self.waiting.load(Ordering::Relaxed) < level(least) {
+        if self.waiting.load(Ordering::Relaxed) < level(attention.read) {
             return true;
         }
         self.leave_guest();
         false
     }
 
+    /// Whether no message waits. An atomic load.
+    pub fn is_empty(&self) -> bool {
+        self.waiting.load(Ordering::Relaxed) == NONE
+    }
+
     /// Whether no message has arrived since [`Inbox::enter_guest`] that interrupts the entered
-    /// guest: for work on the cell's own thread that polls. An atomic load.
-    pub fn is_quiet(&self) -> bool {
-        self.threshold.load(Ordering::Relaxed) != NONE
+    /// guest by `now`, ns: for work on the cell's own thread that polls. An atomic load.
+    pub fn is_quiet(&self, now: impl FnOnce() -> u64) -> bool {
+        match self.threshold.load(Ordering::Relaxed) {
+            NONE => false,
+            DEFERRED => now() < self.not_before.load(Ordering::Relaxed),
+            _ => true,
+        }
     }
 
     /// Records that no guest runs: the cell checks for messages itself.
@@ -292,8 +415,12 @@ impl<C, U: Urgent> WakeFlag<C, U> {
     /// is being polled anyway. Idempotent until [`WakeFlag::begin_poll`].
     pub fn set(&self) {
         if self.state.fetch_or(WOKEN, Ordering::AcqRel) == 0 && !self.whose.defers(self.execution) {
-            let urgency = self.whose.urgency();
-            self.inbox.put(Message::Wake(self.execution), urgency);
+            let message = Message::Wake {
+                execution: self.execution,
+                sent: self.whose.now(),
+            };
+            let (urgency, owner) = (self.whose.urgency(), self.whose.owner());
+            self.inbox.send(message, urgency, owner);
         }
     }
 
@@ -322,7 +449,7 @@ impl<C: Send, U: Urgent + Send + Sync> std::task::Wake for WakeFlag<C, U> {
 
 #[cfg(all(test, loom))]
 mod model {
-    use super::{Inbox, Message, Urgency, WakeFlag};
+    use super::{Attention, Inbox, Message, Owner, Urgency, Urgent, WakeFlag};
     use loom::sync::Arc;
     use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use loom::thread;
@@ -388,7 +515,7 @@ mod model {
             // The guest runs until it is interrupted.
             let interrupts = Arc::new(AtomicUsize::new(0));
             let counted = interrupts.clone();
-            inbox.interrupt_with(move || {
+            inbox.interrupt_with(move |_| {
                 counted.fetch_add(1, Ordering::Release);
             });
             let senders: Vec<_> = [3, 4]
@@ -398,7 +525,7 @@ mod model {
                     thread::spawn(move || inbox.put(Message::Command(priority), urgency))
                 })
                 .into();
-            let entered = inbox.enter_guest(Urgency::of_priority(3));
+            let entered = inbox.enter_guest(Attention::to(Urgency::of_priority(3)));
             for sender in senders {
                 sender.join().expect("sender");
             }
@@ -416,13 +543,79 @@ mod model {
             );
         });
     }
+
+    /// A tenant with a priority.
+    struct Tenant(Owner);
+
+    impl Urgent for Tenant {
+        fn urgency(&self) -> Urgency {
+            Urgency::of_priority(3)
+        }
+
+        fn owner(&self) -> Owner {
+            self.0
+        }
+    }
+
+    #[test]
+    fn a_wake_up_of_the_entered_tenant_is_seen_before_or_interrupts_it_whoever_ran_before() {
+        loom::model(|| {
+            let inbox: Arc<Inbox<u32>> = Arc::new(Inbox::new());
+            let interrupts = Arc::new(AtomicUsize::new(0));
+            let counted = interrupts.clone();
+            inbox.interrupt_with(move |_| {
+                counted.fetch_add(1, Ordering::Release);
+            });
+            let [own, other] = [1, 2].map(Owner::new);
+            let flag = Arc::new(WakeFlag::new(7, Tenant(own), inbox.clone()));
+            let waker = {
+                let flag = flag.clone();
+                thread::spawn(move || flag.set())
+            };
+            let urgency = Urgency::of_priority(3);
+            // Another tenant of the same priority has its turn before it.
+            let mut is_read = !inbox.enter_guest(Attention::above_or_of(urgency, other));
+            inbox.leave_guest();
+            is_read |= inbox.take(urgency).is_some();
+            is_read |= !inbox.enter_guest(Attention::above_or_of(urgency, own));
+            waker.join().expect("waker");
+            assert!(is_read || interrupts.load(Ordering::Acquire) == 1);
+        });
+    }
+
+    #[test]
+    fn what_comes_in_a_region_interrupts_at_its_end_and_a_command_at_once() {
+        let mut model = loom::model::Builder::new();
+        model.preemption_bound = Some(3);
+        model.check(|| {
+            let inbox: Arc<Inbox<u32>> = Arc::new(Inbox::new());
+            // A bit for the end of the region, and one for at once.
+            let interrupts = Arc::new(AtomicUsize::new(0));
+            let noted = interrupts.clone();
+            inbox.interrupt_with(move |from| {
+                noted.fetch_or(if from == 9 { 1 } else { 2 }, Ordering::AcqRel);
+            });
+            let senders = [Urgency::of_priority(4), Urgency::CONTROL].map(|urgency| {
+                let inbox = inbox.clone();
+                thread::spawn(move || inbox.put(Message::Command(1), urgency))
+            });
+            let attention = Attention::above(Urgency::of_priority(3)).not_before(9);
+            let entered = inbox.enter_guest(attention);
+            for sender in senders {
+                sender.join().expect("sender");
+            }
+            if entered {
+                assert!(interrupts.load(Ordering::Acquire) & 2 == 2);
+            }
+        });
+    }
 }
 
 #[cfg(all(test, not(loom)))]
 mod tests {
-    use super::{Inbox, Message, Urgency, Urgent, WakeFlag};
-    use std::sync::Arc;
+    use super::{Attention, Inbox, Message, Owner, Urgency, Urgent, WakeFlag};
     use std::sync::atomic::{AtomicU32, Ordering};
+    use std::sync::{Arc, Mutex};
 
     const LOW: Urgency = Urgency::BACKGROUND;
 
@@ -433,14 +626,20 @@ mod tests {
         for _ in 0..1000 {
             flag.set();
         }
-        assert!(matches!(inbox.take(LOW), Some(Message::Wake(3))));
+        assert!(matches!(
+            inbox.take(LOW),
+            Some(Message::Wake { execution: 3, .. })
+        ));
         assert!(inbox.take(LOW).is_none());
         flag.begin_poll();
         flag.set();
         assert!(inbox.take(LOW).is_none(), "the cell looks itself");
         assert!(flag.end_poll());
         flag.set();
-        assert!(matches!(inbox.take(LOW), Some(Message::Wake(3))));
+        assert!(matches!(
+            inbox.take(LOW),
+            Some(Message::Wake { execution: 3, .. })
+        ));
     }
 
     /// Keeps every wake-up.
@@ -472,7 +671,9 @@ mod tests {
     #[test]
     fn waiting_returns_at_once_when_a_message_is_there() {
         let inbox: Inbox<u32> = Inbox::new();
+        assert!(inbox.is_empty(), "an idle cell has time");
         inbox.put(Message::Command(1), LOW);
+        assert!(!inbox.is_empty());
         inbox.wait(None);
         assert!(matches!(inbox.take(LOW), Some(Message::Command(1))));
     }
@@ -487,7 +688,7 @@ mod tests {
         inbox.put(Message::Command(5), LOW);
         let taken: Vec<_> = std::iter::from_fn(|| match inbox.take(LOW)? {
             Message::Command(n) => Some(n),
-            Message::Wake(_) => None,
+            Message::Wake { .. } => None,
         })
         .collect();
         assert_eq!(taken, [4, 1, 3, 0, 2, 5]);
@@ -498,11 +699,11 @@ mod tests {
         let interrupts = Arc::new(AtomicU32::new(0));
         let inbox: Inbox<u32> = Inbox::new();
         let counted = interrupts.clone();
-        inbox.interrupt_with(move || {
+        inbox.interrupt_with(move |_| {
             counted.fetch_add(1, Ordering::Relaxed);
         });
         let seven = Urgency::of_priority(7);
-        assert!(inbox.enter_guest(seven));
+        assert!(inbox.enter_guest(Attention::to(seven)));
         inbox.put(Message::Command(1), Urgency::of_priority(6));
         assert_eq!(interrupts.load(Ordering::Relaxed), 0);
         assert!(inbox.take(seven).is_none());
@@ -510,8 +711,74 @@ mod tests {
             inbox.put(Message::Command(n), seven);
         }
         assert_eq!(interrupts.load(Ordering::Relaxed), 1, "once is enough");
-        assert!(!inbox.enter_guest(seven), "a task waits");
-        assert!(inbox.enter_guest(seven.above()));
+        assert!(!inbox.enter_guest(Attention::to(seven)), "a task waits");
+        assert!(inbox.enter_guest(Attention::above(seven)));
+    }
+
+    struct Tenant(u32, u32);
+
+    impl Urgent for Tenant {
+        fn urgency(&self) -> Urgency {
+            Urgency::of_priority(self.1)
+        }
+
+        fn owner(&self) -> Owner {
+            Owner::new(self.0)
+        }
+
+        fn now(&self) -> u64 {
+            77
+        }
+    }
+
+    /// An inbox, and the instants of its interrupts.
+    fn noted() -> (Arc<Inbox<u32>>, Arc<Mutex<Vec<u64>>>) {
+        let inbox: Arc<Inbox<u32>> = Arc::new(Inbox::new());
+        let instants = Arc::new(Mutex::new(Vec::new()));
+        let noted = instants.clone();
+        inbox.interrupt_with(move |from| noted.lock().expect("no panic").push(from));
+        (inbox, instants)
+    }
+
+    #[test]
+    fn of_equals_only_the_entered_tenants_own_wake_up_interrupts_it() {
+        let (inbox, interrupts) = noted();
+        let wake = |owner, priority| WakeFlag::new(1, Tenant(owner, priority), inbox.clone()).set();
+        let seven = Urgency::of_priority(7);
+        assert!(inbox.enter_guest(Attention::above_or_of(seven, Owner::new(5))));
+        wake(4, 7);
+        wake(6, 7);
+        assert!(interrupts.lock().expect("no panic").is_empty());
+        wake(5, 7);
+        assert_eq!(*interrupts.lock().expect("no panic"), [0]);
+        inbox.leave_guest();
+        let again = Attention::above_or_of(seven, Owner::new(5));
+        assert!(!inbox.enter_guest(again), "they wait");
+        let taken: Vec<_> = std::iter::from_fn(|| inbox.take(seven)).collect();
+        let is_of_then = |message: &Message<u32>| matches!(message, Message::Wake { sent: 77, .. });
+        assert!(taken.len() == 3 && taken.iter().all(is_of_then));
+        assert!(inbox.enter_guest(Attention::above(seven)));
+        wake(5, 7);
+        assert_eq!(*interrupts.lock().expect("no panic"), [0]);
+        wake(4, 8);
+        assert_eq!(*interrupts.lock().expect("no panic"), [0, 0]);
+    }
+
+    #[test]
+    fn in_a_region_the_first_message_interrupts_at_its_end_and_a_command_at_once() {
+        let (inbox, interrupts) = noted();
+        let nine = Urgency::of_priority(9);
+        let attention = Attention::above(Urgency::of_priority(7)).not_before(500);
+        assert!(inbox.enter_guest(attention));
+        assert!(inbox.is_quiet(|| 499) && inbox.is_quiet(|| 500));
+        inbox.put(Message::Command(1), nine);
+        inbox.put(Message::Command(2), nine);
+        assert_eq!(*interrupts.lock().expect("no panic"), [500]);
+        assert!(inbox.is_quiet(|| 499) && !inbox.is_quiet(|| 500));
+        inbox.put(Message::Command(3), Urgency::CONTROL);
+        inbox.put(Message::Command(4), Urgency::CONTROL);
+        assert_eq!(*interrupts.lock().expect("no panic"), [500, 0]);
+        assert!(!inbox.is_quiet(|| 499));
     }
 
     #[test]
@@ -521,7 +788,11 @@ mod tests {
         assert!(soon > late && late > never && never > LOW);
         assert!(late.above() > late && late.above() <= Urgency::of_deadline(999));
         let inbox: Inbox<()> = Inbox::new();
-        inbox.put(Message::Wake(1), late);
+        let wake = Message::Wake {
+            execution: 1,
+            sent: 0,
+        };
+        inbox.put(wake, late);
         assert!(inbox.take(late.above()).is_none());
         assert!(inbox.take(late).is_some());
     }

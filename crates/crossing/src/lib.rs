@@ -69,7 +69,7 @@ pub use bell::Bell;
 #[cfg(not(loom))]
 pub use condvar::Condvar;
 pub use funnel::{Funnel, Pipe};
-pub use inbox::{Inbox, Message, Urgency, Urgent, WakeFlag};
+pub use inbox::{Attention, Inbox, Message, Owner, Urgency, Urgent, WakeFlag};
 #[cfg(not(loom))]
 pub use mutex::{Mutex, MutexGuard};
 pub use output_time::OutputTime;

@@ -10,7 +10,8 @@
 //!    earlier timer of others, the alarm is set [exactly](Alarm::set_exactly).
 //!
 //! The handler runs on the thread that owns the alarm, between two instructions of it, so that
-//! what they share is relaxed atomics; other threads only send the signal ([`Interrupter`]).
+//! what they share is relaxed atomics; other threads only send the signal, now or at a time
+//! ([`Interrupter`]).
 
 use crate::clock::monotonic_ns;
 use crate::epoch::Epochs;
@@ -49,6 +50,8 @@ pub(super) enum YieldBy {
 #[derive(Debug)]
 pub(super) struct Alarm {
     timer: Timer,
+    /// The timer of other threads.
+    _requests: Timer,
     yield_by: YieldBy,
     /// How often its signal has come.
     #[cfg(test)]
@@ -67,15 +70,56 @@ pub(super) struct Alarm {
 /// Makes an alarm due from any thread.
 #[derive(Debug, Clone)]
 pub struct Interrupter {
-    requested: Arc<AtomicBool>,
+    request: Arc<Request>,
     thread: libc::pid_t,
+}
+
+/// What other threads ask for.
+#[derive(Debug)]
+struct Request {
+    /// From when on the guest is to yield, ns of the monotonic clock.
+    from: AtomicU64,
+    /// Whether `timer` may be set.
+    is_timed: AtomicBool,
+    /// Sends the signal then. The alarm's.
+    timer: timer::Number,
 }
 
 impl Interrupter {
     /// Makes the guest on the alarm's thread yield as soon as it can. Sends one signal.
     pub fn interrupt(&self) {
-        self.requested.store(true, Ordering::Release);
+        self.request.from.store(0, Ordering::Release);
         timer::send(self.thread);
+    }
+
+    /// Makes the guest that runs on the alarm's thread at this time, ns of the monotonic clock, yield then, or as soon as
+    /// it can if that has passed, unless the alarm is set anew before. One system call.
+    pub fn interrupt_at(&self, at_ns: u64) {
+        self.request.from.fetch_min(at_ns, Ordering::AcqRel);
+        self.request.is_timed.store(true, Ordering::Release);
+        self.request.timer.set(at_ns);
+    }
+}
+
+impl Request {
+    /// Whether it has been asked for what is due now; it is then forgotten.
+    fn take(&self, now: u64) -> bool {
+        let from = self.from.load(Ordering::Acquire);
+        from <= now && {
+            self.from.store(NEVER, Ordering::Relaxed);
+            true
+        }
+    }
+
+    /// Forgets what was asked for a time that has not come.
+    #[inline]
+    fn cancel(&self) {
+        if self.is_timed.load(Ordering::Acquire) {
+            self.is_timed.store(false, Ordering::Relaxed);
+            if self.from.swap(NEVER, Ordering::AcqRel) != NEVER {
+                self.timer.unset();
+            }
+        }
     }
 }
 
@@ -92,6 +136,7 @@ impl Alarm {
                 timer::install(on_signal).map_err(|error| error.raw_os_error().unwrap_or(0))
             })
             .map_err(io::Error::from_raw_os_error)?;
+        let requests = Timer::new()?;
         let alarm = Box::new(Self {
             timer: Timer::new()?,
             yield_by,
@@ -102,9 +147,14 @@ impl Alarm {
             retrying: AtomicBool::new(false),
             fired: AtomicBool::new(false),
             interrupter: Interrupter {
-                requested: Arc::default(),
+                request: Arc::new(Request {
+                    from: AtomicU64::new(NEVER),
+                    is_timed: AtomicBool::new(false),
+                    timer: requests.number(),
+                }),
                 thread: timer::this_thread(),
             },
+            _requests: requests,
         });
         ALARM.set(&raw const *alarm);
         Ok(alarm)
@@ -134,6 +184,8 @@ impl Alarm {
     #[inline]
     fn want(&self, at: Option<u64>) -> u64 {
         let at = at.unwrap_or(NEVER);
+        // A request for a later time was for the guest that has left.
+        self.interrupter.request.cancel();
         // In this order: a deadline that has passed meanwhile must not count for the new one.
         self.wanted.store(at, Ordering::Relaxed);
         self.fired.store(false, Ordering::Relaxed);
@@ -193,7 +245,7 @@ impl Alarm {
         self.signals.fetch_add(1, Ordering::Relaxed);
         let now = monotonic_ns();
         let wanted = self.wanted.load(Ordering::Relaxed);
-        let requested = self.interrupter.requested.swap(false, Ordering::Acquire);
+        let requested = self.interrupter.request.take(now);
         if requested || wanted <= now {
             self.fired.store(true, Ordering::Relaxed);
         }
@@ -383,6 +435,34 @@ mod tests {
         let other = std::thread::spawn(move || interrupter.interrupt());
         wait_until_due(&alarm);
         other.join().expect("it only sends a signal");
+    }
+
+    #[test]
+    fn another_thread_makes_it_due_at_a_time_unless_it_is_set_anew_before() {
+        let alarm = alarm();
+        let interrupter = alarm.interrupter().clone();
+        let ask = |at| {
+            let interrupter = interrupter.clone();
+            let asked = std::thread::spawn(move || interrupter.interrupt_at(at));
+            asked.join().expect("it ends");
+        };
+        alarm.set_exactly(Some(monotonic_ns() + LONG));
+        let at = monotonic_ns() + 20 * SHORT;
+        ask(at);
+        wait_until_due(&alarm);
+        assert!(monotonic_ns() >= at);
+        let signals = || alarm.signals.load(Ordering::Relaxed);
+        // The guest that it was for has left: no signal comes for another one.
+        alarm.set_exactly(Some(monotonic_ns() + LONG));
+        ask(monotonic_ns() + 20 * SHORT);
+        alarm.set_exactly(Some(monotonic_ns() + LONG));
+        let before = signals();
+        std::thread::sleep(std::time::Duration::from_millis(40));
+        assert!(!alarm.fired());
+        assert_eq!(signals(), before);
+        // A time that has passed is now.
+        ask(monotonic_ns() - SHORT);
+        wait_until_due(&alarm);
     }
 
     #[test]

@@ -18,8 +18,17 @@ pub(super) fn signal() -> libc::c_int {
 /// A timer for the thread that made it.
 #[derive(Debug)]
 pub(super) struct Timer {
-    id: libc::timer_t,
+    number: Number,
 }
+
+/// The kernel's number of a timer, by which other threads of the process set it.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Number(libc::timer_t);
+
+// SAFETY: the kernel's numbers are only passed to it; the type is a pointer for the C library's sake.
+unsafe impl Send for Number {}
+// SAFETY: as above.
+unsafe impl Sync for Number {}
 
 impl Timer {
     /// A timer that is not set.
@@ -37,20 +46,43 @@ impl Timer {
         // SAFETY: both pointers are valid for the call.
         let result = unsafe { libc::timer_create(libc::CLOCK_MONOTONIC, &mut event, &mut id) };
         if result == 0 {
-            Ok(Self { id })
+            Ok(Self { number: Number(id) })
         } else {
             Err(io::Error::last_os_error())
         }
     }
 
+    /// Its number. A timer that is gone cannot be set.
+    pub(super) fn number(&self) -> Number {
+        self.number
+    }
+
+    /// Sets it, as [`Number::set`] does.
+    pub(super) fn set(&self, at_ns: u64) {
+        self.number.set(at_ns);
+    }
+}
+
+impl Number {
     /// Has the signal sent at this time, ns of the monotonic clock, instead of when it was set to
     /// before; at once if that has passed. One system call; may be called from a signal handler.
     pub(super) fn set(&self, at_ns: u64) {
-        let at = libc::timespec {
+        self.set_to(libc::timespec {
             tv_sec: (at_ns / 1_000_000_000) as libc::time_t,
             // Zero would switch it off.
             tv_nsec: (at_ns % 1_000_000_000).max(1) as libc::c_long,
-        };
+        });
+    }
+
+    /// Switches it off. One system call.
+    pub(super) fn unset(&self) {
+        self.set_to(libc::timespec {
+            tv_sec: 0,
+            tv_nsec: 0,
+        });
+    }
+
+    fn set_to(&self, at: libc::timespec) {
         let once = libc::itimerspec {
             it_interval: libc::timespec {
                 tv_sec: 0,
@@ -58,16 +90,15 @@ impl Timer {
             },
             it_value: at,
         };
-        // SAFETY: the timer exists until `self` is dropped, and `once` is valid for the call. It
-        // cannot fail: the identifier and the time are valid.
-        unsafe { libc::timer_settime(self.id, libc::TIMER_ABSTIME, &once, ptr::null_mut()) };
+        // SAFETY: `once` is valid for the call, which fails for no other reason than that the timer is gone.
+        unsafe { libc::timer_settime(self.0, libc::TIMER_ABSTIME, &once, ptr::null_mut()) };
     }
 }
 
 impl Drop for Timer {
     fn drop(&mut self) {
         // SAFETY: made by `new` and deleted once.
-        unsafe { libc::timer_delete(self.id) };
+        unsafe { libc::timer_delete(self.number.0) };
     }
 }
 

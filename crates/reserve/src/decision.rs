@@ -12,9 +12,10 @@ pub struct Decision {
     pub timer: Option<Nanos>,
     /// Another task runs than before.
     pub switched: bool,
-    /// The task is in its non-preemptive region: before `timer`, only its own depletion, blocking
-    /// or end of time slice can take the processor from it (SPR §III-F).
-    pub protected: bool,
+    /// The end of the task's non-preemptive region, an instant; zero if it has none or is in the background. Until then
+    /// only its own depletion, blocking or end of time slice take the processor from it (SPR §III-F): what becomes ready
+    /// meanwhile need not be told to the scheduler before.
+    pub region_end: Nanos,
     /// Reservations that were accounted for or dispatched, and in the eager scheduler those whose timers
     /// were processed, each as often as it was.
     pub processed: u32,

@@ -43,8 +43,7 @@ impl Scheduler {
             if let Some(next) = next {
                 self.forgo(next);
                 let server = self.servers.at_mut(next);
-                // The non-preemptive region begins (SPR Alg. 2 line 5).
-                server.dispatched = self.billing.begin();
+                server.begin_region(self.billing.begin());
                 server.is_preempted = false;
                 server.supply.dispatches += 1;
                 // A deferrable server that was preempted gets its replenishment now.

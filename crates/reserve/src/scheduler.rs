@@ -222,28 +222,72 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Returns whether an event at `now` that wakes a task must preempt the running one. It need
-    /// not if the task could not run before the next call of the scheduler, which then processes
-    /// the event [with its time](Self::wake_since).
+    /// Wakes a task by a message from outside of the processor, such as the end of a transfer, that was sent at `since`
+    /// and is read `now`. Used budget is replenished a period after the message was sent, as if it had been read then: a
+    /// message for a server of lower priority than the running one may be read when that has stopped.
+    ///
+    /// If the message wakes the idle processor, or interrupts the background, it costs what a timer's interrupt does; the
+    /// woken server pays for that as [it pays for one of its timer](Self::with_interrupt). Nothing happens to a task that
+    /// is ready. O(S).
+    ///
+    /// # Errors
+    /// [`Refused::Stale`] if the task has been removed, or its server has.
+    pub fn wake_by_message(
+        &mut self,
+        task: TaskId,
+        since: Nanos,
+        now: Nanos,
+    ) -> Result<(), Refused> {
+        let server = self.server_at(task)?;
+        let is_asleep = !self.tasks.is_ready(task.index);
+        self.wake_since(task, since, now)?;
+        self.yield_region(server, since);
+        let is_spare = |index: Index| self.servers.at(index).is_background();
+        let is_interrupt = self.timers.is_none() && self.current.is_none_or(is_spare);
+        if is_asleep && is_interrupt && !self.servers.at(server).is_background() {
+            self.charge_helpers(server, self.billing.interrupt());
+        }
+        Ok(())
+    }
+
+    /// Ends the running server's region for a more urgent one that was woken before it began: the decision that began it
+    /// did not know.
+    fn yield_region(&mut self, woken: Index, since: Nanos) {
+        let Some(current) = self.current else {
+            return;
+        };
+        let woken = self.servers.at(woken);
+        let is_due = woken.state == State::Ready && !woken.is_background();
+        if is_due && woken.urgency < self.servers.at(current).urgency {
+            self.servers.at_mut(current).yield_region(since);
+        }
+    }
+
+    /// Returns from when on an event at `now` that wakes a task must interrupt the running one. `None`: the task could not
+    /// run before the next call of the scheduler, which then processes the event [with its time](Self::wake_since).
     ///
     /// A shielded scheduler is interrupted for a server that preempts the running one, now or at
-    /// the end of its non-preemptive region: once in a region. A server that waits for budget or
+    /// the end of its non-preemptive region. A server that waits for budget or
     /// for the processor preempts no other.
     ///
     /// # Errors
     /// [`Refused::Stale`] if the task has been removed, or its server has.
-    pub(crate) fn is_interrupted_for(&self, task: TaskId, now: Nanos) -> Result<bool, Refused> {
+    pub(crate) fn interrupted_at(
+        &self,
+        task: TaskId,
+        now: Nanos,
+    ) -> Result<Option<Nanos>, Refused> {
         let index = self.server_at(task)?;
         let current = self.current.map(|index| (index, self.servers.at(index)));
         let Some((current, running)) = current.filter(|(_, server)| !server.is_background()) else {
-            return Ok(true);
+            return Ok(Some(now));
         };
         if self.timers.is_some() || current == index {
-            return Ok(true);
+            return Ok(Some(now));
         }
         let server = self.servers.at(index);
         if server.is_background() || server.state != State::Blocked {
-            return Ok(false);
+            return Ok(None);
         }
         let urgency = match server.budget.deadline_at(now, true) {
             Some(deadline) => Urgency::of_deadline(deadline),
@@ -252,11 +296,8 @@ impl Scheduler {
         let has_budget = server
             .budget
             .is_available(&self.replenishments[index as usize], now);
-        let is_waited_for = self
-            .ready
-            .first()
-            .is_some_and(|(it, _)| it < running.urgency);
-        Ok(has_budget && urgency < running.urgency && !is_waited_for)
+        let interrupts = has_budget && urgency < running.urgency;
+        Ok(interrupts.then_some(now.max(running.region_end())))
     }
 
     /// Suspends a task, until it is woken or until an instant comes, if one is given. The

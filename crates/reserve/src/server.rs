@@ -40,8 +40,8 @@ pub(crate) struct Server {
     pub(crate) slice_debt: Nanos,
     /// How long a task runs while another is ready; `NEVER`: until it blocks.
     pub(crate) slice: Nanos,
-    /// When it was dispatched last, `x` (SPR §IV-A).
-    pub(crate) dispatched: Nanos,
+    /// The end of the non-preemptive region that began when it was dispatched last, `x + η` (SPR §IV-A); zero without one.
+    region_end: Nanos,
     /// The time for which the processor had worked for no task, in all, when that was last excluded from
     /// the server's wait.
     pub(crate) spared: Nanos,
@@ -70,7 +70,7 @@ impl Server {
             urgency: Urgency::LEAST,
             timeout: NEVER,
             budget: Budget::Unlimited,
-            dispatched: 0,
+            region_end: 0,
             spared: 0,
             nonpreemptive: 0,
             slice: NEVER,
@@ -169,14 +169,32 @@ impl Server {
         }
     }
 
+    /// Begins a non-preemptive region (SPR Alg. 2 line 5), if it has any.
+    pub(crate) const fn begin_region(&mut self, from: Nanos) {
+        if self.nonpreemptive > 0 {
+            self.region_end = from + self.nonpreemptive;
+        }
+    }
+
+    /// Defers the end of its region by the time for which the processor worked for no task.
+    pub(crate) const fn defer_region(&mut self, time: Nanos) {
+        if self.nonpreemptive > 0 {
+            self.region_end += time;
+        }
+    }
+
+    /// Ends its region for what happened at `since`, if that was before it began.
+    pub(crate) const fn yield_region(&mut self, since: Nanos) {
+        if since + self.nonpreemptive < self.region_end {
+            self.region_end = since;
+        }
+    }
+
     /// Returns the end of its non-preemptive region. Without a region it may be preempted at once,
     /// even during its dispatch.
     #[inline]
     pub(crate) const fn region_end(&self) -> Nanos {
-        match self.nonpreemptive {
-            0 => 0,
-            region => self.dispatched + region,
-        }
+        self.region_end
     }
 
     /// Returns whether it may not be preempted at `now` (SPR §IV-B, next task selection).

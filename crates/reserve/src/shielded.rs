@@ -35,10 +35,7 @@ impl Scheduler {
         self.dispatch(previous, next, &mut decision);
         // The server that runs now pays for it, even if it is the interrupted one.
         self.billing.dispatched(interrupt, next.is_some());
-        decision.protected = next.is_some_and(|next| {
-            let server = self.servers.at(next);
-            !server.is_background() && server.is_nonpreemptive(self.billing.now())
-        });
+        decision.region_end = next.map_or(0, |next| self.servers.at(next).region_end());
         self.arm(next, &mut decision);
         decision.touched = self.servers.touched();
         debug_assert!(decision.timeouts <= 1 && decision.touched <= Some(2));

@@ -130,7 +130,7 @@ impl Scheduler {
         let now = self.billing.now();
         self.spared += time;
         let server = self.servers.at_mut(index);
-        server.dispatched += time;
+        server.defer_region(time);
         server.supply.replenishments += server.budget.catch_up(now);
         self.forgo(index);
     }

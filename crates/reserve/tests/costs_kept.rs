@@ -2,7 +2,7 @@
 //! nanoseconds misses, and no response and no reclamation exceeds its bound.
 //!
 //! The machine has interrupts, calls and dispatches of up to the stated overhead, of which the
-//! scheduler knows the usual cost, and non-preemptible steps. `PROPTEST_CASES` sets how many sets
+//! scheduler knows the usual cost, and non-preemptible steps. Some tenants are woken by messages. `PROPTEST_CASES` sets how many sets
 //! are drawn.
 
 use leasehold_reserve::admission::{Overhead, Verdict, admit, while_ending};
@@ -69,6 +69,8 @@ struct Set {
     background_step: Nanos,
     /// When the first tenant has its first job.
     phase: Nanos,
+    /// A bit for each tenant that messages wake instead of its timer.
+    hears: u8,
 }
 
 impl Set {
@@ -95,6 +97,11 @@ struct Tenant {
     step: Nanos,
     /// What its task still runs before it sleeps.
     left: Nanos,
+    /// If messages wake it: its place among those that they interrupt. The background has the last.
+    hears: bool,
+    priority: Option<Priority>,
+    /// When the next of them comes.
+    mail: Option<Nanos>,
 }
 
 /// Of the first tenant.
@@ -138,20 +145,24 @@ impl Machine {
         let mut tenants = Vec::new();
         for &(contract, behaviour) in &set.tenants {
             let server = scheduler.add_server(&contract, 0).expect("there is room");
-            tenants.push((server, behaviour, contract.longest_step()));
+            let priority = Some(contract.priority());
+            tenants.push((server, behaviour, contract.longest_step(), priority));
         }
         for &(slice, behaviour) in &set.background {
             let server = scheduler.add_background(slice).expect("there is room");
-            tenants.push((server, behaviour, set.background_step));
+            tenants.push((server, behaviour, set.background_step, None));
         }
-        let tenant = |(server, behaviour, step)| Tenant {
+        let tenant = |(index, (server, behaviour, step, priority)): (u32, _)| Tenant {
             server,
             task: scheduler.add_task(server).expect("there is room"),
             behaviour,
             step,
             left: 1,
+            hears: set.hears >> index & 1 == 1,
+            priority,
+            mail: None,
         };
-        let tenants = tenants.into_iter().map(tenant).collect();
+        let tenants = (0..).zip(tenants).map(tenant).collect();
         let mut machine = Self {
             scheduler,
             costs: set.costs,
@@ -174,9 +185,47 @@ impl Machine {
         machine
     }
 
+    /// Decides, after reading the messages for all that are at least as urgent as the task that would run.
     fn decide(&mut self) {
-        self.last = self.scheduler.schedule(self.now);
+        loop {
+            self.last = self.scheduler.schedule(self.now);
+            let least = self.running().and_then(|i| self.tenants[i].priority);
+            let now = self.now;
+            let is_read = |tenant: &&mut Tenant| {
+                tenant.mail.is_some_and(|mail| mail <= now) && tenant.priority >= least
+            };
+            let Some(tenant) = self.tenants.iter_mut().find(is_read) else {
+                break;
+            };
+            let sent = tenant.mail.take().unwrap_or(now);
+            let heard = self.scheduler.wake_by_message(tenant.task, sent, now);
+            heard.expect("it is there");
+        }
         self.now += self.random.up_to(self.costs.dispatch);
+    }
+
+    /// When the next message interrupts what runs: one for a more urgent tenant, not before the end of the region.
+    fn next_mail(&self) -> Nanos {
+        let running = self.running();
+        let least = running.map(|i| self.tenants[i].priority);
+        let interrupts = |tenant: &&Tenant| least.is_none_or(|least| tenant.priority > least);
+        let mail = self.tenants.iter().filter(interrupts);
+        let first = mail.filter_map(|tenant| tenant.mail).min();
+        first.map_or(Nanos::MAX, |first| first.max(self.last.region_end))
+    }
+
+    /// Puts the task of a tenant to sleep until `wake`.
+    fn sleep(&mut self, index: usize, wake: Nanos) {
+        let tenant = &mut self.tenants[index];
+        let until = match tenant.hears {
+            true => {
+                tenant.mail = Some(wake);
+                None
+            }
+            false => Some(wake),
+        };
+        let blocked = self.scheduler.block(tenant.task, self.now, until);
+        blocked.expect("it is there");
     }
 
     fn running(&self) -> Option<usize> {
@@ -199,7 +248,8 @@ impl Machine {
             let end = running.map_or(Nanos::MAX, |i| {
                 self.now.saturating_add(self.tenants[i].left)
             });
-            let timer = self.last.timer.unwrap_or(Nanos::MAX).max(self.now);
+            let timer = self.last.timer.unwrap_or(Nanos::MAX).min(self.next_mail());
+            let timer = timer.max(self.now);
             // In a step, it runs on.
             let step = running.map_or(0, |i| self.random.up_to(self.tenants[i].step));
             if let Some(index) = running
@@ -265,22 +315,16 @@ impl Machine {
                 ),
             },
         };
-        let tenant = &mut self.tenants[index];
-        tenant.left = left;
-        self.scheduler
-            .block(tenant.task, now, Some(wake))
-            .expect("it is there");
+        self.tenants[index].left = left;
+        self.sleep(index, wake);
         self.decide();
     }
 
     /// From now on the first tenant has a job of `length` in every period.
     fn begin_jobs(&mut self, length: Nanos) {
         let released = self.release(self.now);
-        let tenant = &mut self.tenants[0];
-        tenant.left = length;
-        self.scheduler
-            .block(tenant.task, self.now, Some(released))
-            .expect("it is there");
+        self.tenants[0].left = length;
+        self.sleep(0, released);
         self.jobs = Some(Jobs {
             length,
             released,
@@ -301,7 +345,7 @@ impl Machine {
             .add_task(tenant.server)
             .expect("there is room");
         // The end is taken in small steps.
-        (tenant.left, tenant.step) = (reclaim, 0);
+        (tenant.left, tenant.step, tenant.mail) = (reclaim, 0, None);
         if order == Order::FixedPriority {
             let contract = self.scheduler.contract(tenant.server);
             let most = while_ending(&contract.expect("it is there")).replenishments();
@@ -369,8 +413,17 @@ fn sets() -> impl Strategy<Value = Set> {
     let tenants = proptest::collection::vec((contracts(), behaviours()), 1..7);
     let background = proptest::collection::vec((1..50_u64, behaviours()), 0..3);
     let steps = prop_oneof![1 => Just(0_u64), 1 => 1..12_u64];
-    (orders(), costs(), tenants, background, steps, 0..500_u64)
-        .prop_map(|(order, costs, tenants, background, step, phase)| {
+    let hears = prop_oneof![1 => Just(0_u8), 1 => any::<u8>()];
+    (
+        orders(),
+        costs(),
+        tenants,
+        background,
+        steps,
+        0..500_u64,
+        hears,
+    )
+        .prop_map(|(order, costs, tenants, background, step, phase, hears)| {
             let set = Set {
                 order,
                 costs,
@@ -378,6 +431,12 @@ fn sets() -> impl Strategy<Value = Set> {
                 tenants,
                 background,
                 phase,
+                // Their urgency is a deadline otherwise, which the machine does not know.
+                hears: if order == Order::FixedPriority {
+                    hears
+                } else {
+                    0
+                },
             };
             let phase = if set.is_aligned() { 0 } else { phase };
             Set { phase, ..set }
@@ -443,7 +502,7 @@ proptest! {
             _ => tenant.left.min(50),
         };
         if let Some(bound) = verdict.served_within(&contract, set.order, begun + work) {
-            (tenant.left, tenant.step) = (begun + work, 0);
+            (tenant.left, tenant.step, tenant.mail) = (begun + work, 0, None);
             machine.scheduler.wake(tenant.task, machine.now).expect("it is there");
             let from = machine.now;
             machine.decide();

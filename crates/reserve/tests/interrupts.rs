@@ -146,6 +146,48 @@ fn a_storm_of_wake_ups_takes_nothing_from_the_background_beyond_its_budget() {
 }
 
 #[test]
+fn a_message_that_wakes_the_idle_processor_or_interrupts_the_background_is_charged_as_a_timer_is() {
+    for has_background in [false, true] {
+        let config = Config {
+            tasks: 2,
+            ..common::config(Shielding::Shielded)
+        };
+        let mut scheduler = Scheduler::new(config)
+            .with_interrupt(INTERRUPT)
+            .with_redispatch(WAY_BACK);
+        let low = scheduler.add_background(1_000_000).unwrap();
+        let high = scheduler.add_server(&contract(100, 1_000, 2), 0).unwrap();
+        let [busy, reader] = [low, high].map(|server| scheduler.add_task(server).unwrap());
+        if has_background {
+            scheduler.wake(busy, 0).unwrap();
+        }
+        let used = |scheduler: &Scheduler| scheduler.supply(high).unwrap().used;
+        scheduler.schedule(0);
+        scheduler.wake_by_message(reader, 10, 10).unwrap();
+        // A second message finds it awake.
+        scheduler.wake_by_message(reader, 10, 10).unwrap();
+        assert_eq!(used(&scheduler), INTERRUPT);
+        assert_eq!(scheduler.schedule(11).run, Some(reader));
+        scheduler.block(reader, 12, None).unwrap();
+        scheduler.schedule(12);
+        assert_eq!(used(&scheduler), INTERRUPT + 1 + WAY_BACK);
+        // One that another task sends interrupts nothing.
+        scheduler.wake(reader, 20).unwrap();
+        assert_eq!(used(&scheduler), INTERRUPT + 1 + WAY_BACK);
+    }
+}
+
+#[test]
+fn a_message_to_a_server_that_a_reservation_runs_beside_is_the_interrupted_ones() {
+    let mut pair = Pair::new(Shielding::Shielded, Policy::Sporadic, 0, 150);
+    pair.scheduler
+        .wake_by_message(pair.sleeper, 10, 10)
+        .unwrap();
+    assert_eq!(pair.scheduler.schedule(14).run, Some(pair.sleeper));
+    assert_eq!(pair.used(), [14, 0]);
+}
+
+#[test]
 fn an_interrupt_that_takes_the_whole_budget_is_paid_for_like_any_overrun() {
     let mut scheduler =
         Scheduler::new(common::config(Shielding::Shielded)).with_interrupt(INTERRUPT);
@@ -284,7 +326,7 @@ fn the_redispatch_of_a_preempted_server_is_charged_to_the_preempting_one() {
         assert_eq!(pair.used(), [10, 7 + WAY_BACK]);
         // It is there at 20, with 40 left, and its region begins.
         assert_eq!(decision.timer, Some(20 + 40));
-        assert!(decision.protected);
+        assert_eq!(decision.region_end, 20 + 8);
         assert_eq!(pair.scheduler.budget_left(pair.low, 18), Ok(40));
         assert_eq!(pair.scheduler.budget_left(pair.low, 23), Ok(37));
         pair.scheduler.wake(pair.sleeper, 25).unwrap();

@@ -281,7 +281,7 @@ proptest! {
             let ran = history.supply(i, 0, HORIZON);
             // One interrupt may begin a dispatch, and another one end it.
             assert!(supply.used + supply.dispatches * interrupt >= ran);
-            assert!(supply.used <= ran + supply.dispatches * interrupt);
+            assert!(supply.used <= ran + supply.dispatches * interrupt + history.woken);
         }
     }
 

@@ -60,10 +60,22 @@ impl Executions {
 
     /// Makes an execution ready to be polled.
     pub(super) fn wake(&mut self, id: u64, now: u64) {
-        let task = self.all.get(&id).map(|execution| execution.task);
-        if let Some(task) = task.or_else(|| self.maintenance.get(&id).copied()) {
+        if let Some(task) = self.task(id) {
             self.dispatcher.wake(task, now);
         }
+    }
+
+    /// The same for a message that another thread has sent.
+    pub(super) fn wake_by_message(&mut self, id: u64, sent: u64, now: u64) {
+        if let Some(task) = self.task(id) {
+            self.dispatcher.wake_by_message(task, sent, now);
+        }
+    }
+
+    /// The task that a wake-up with this number is for.
+    fn task(&self, id: u64) -> Option<TaskId> {
+        let task = self.all.get(&id).map(|execution| execution.task);
+        task.or_else(|| self.maintenance.get(&id).copied())
     }
 }
 

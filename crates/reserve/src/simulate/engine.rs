@@ -86,6 +86,8 @@ pub struct Simulation<S> {
     arrivals: BinaryHeap<Reverse<(Nanos, TaskIndex)>>,
     /// Those that have arrived and interrupt no task: until the scheduler is called.
     deferred: VecDeque<(Nanos, TaskIndex)>,
+    /// From when on one of them interrupts the task that runs.
+    heard_from: Nanos,
     /// Tasks below this have begun.
     begun: usize,
     /// How often the machine has reacted since time advanced to where it is.
@@ -149,6 +151,7 @@ impl<S: Sink> Simulation<S> {
             by_id: Vec::new(),
             arrivals: BinaryHeap::new(),
             deferred: VecDeque::new(),
+            heard_from: Nanos::MAX,
             begun: 0,
             turns: 0,
             turns_at: 0,
@@ -315,7 +318,8 @@ impl<S: Sink> Simulation<S> {
         let arrival = self.arrivals.peek().map_or(Nanos::MAX, |next| next.0.0);
         let timer = self.timer.unwrap_or(Nanos::MAX);
         // Events that fall due during an overhead are noticed after it.
-        completion.min(arrival).min(timer).max(self.now)
+        let soonest = completion.min(arrival).min(timer);
+        soonest.min(self.heard_from).max(self.now)
     }
 
     /// Lets the running task run until `to`.
@@ -373,8 +377,12 @@ impl<S: Sink> Simulation<S> {
         match finished {
             Some(task) => self.call(task),
             None if self.timer.is_some_and(|timer| timer <= due) => self.interrupt(),
-            None if self.is_interrupted() => self.interrupt(),
-            None => {}
+            None => {
+                self.hear_arrivals();
+                if self.heard_from <= due {
+                    self.interrupt();
+                }
+            }
         }
         Ok(())
     }
@@ -478,17 +486,18 @@ impl<S: Sink> Simulation<S> {
         Some((at, index))
     }
 
-    /// Whether one of the events that have arrived interrupts the task that runs.
-    fn is_interrupted(&mut self) -> bool {
+    /// Notes when the events that have arrived interrupt the task that runs, if they do.
+    fn hear_arrivals(&mut self) {
         while let Some((at, index)) = self.next_arrival() {
             self.deferred.push_back((at, index));
             let task = &self.tasks[index.get()];
-            let interrupts = self.scheduler.is_interrupted_for(task.id, self.now);
-            if task.waiting && interrupts.expect("tasks of a simulation are not removed") {
-                return true;
+            let heard = self.scheduler.interrupted_at(task.id, self.now);
+            if let Some(from) = heard.expect("tasks of a simulation are not removed")
+                && task.waiting
+            {
+                self.heard_from = self.heard_from.min(from);
             }
         }
-        false
     }
 
     /// Delivers the events from outside that have arrived.
@@ -520,6 +529,7 @@ impl<S: Sink> Simulation<S> {
         // Where an invocation takes no time, there is none to pay for.
         self.scheduler.billing.set_dispatch(costs.redispatch());
         let decision = self.scheduler.schedule(stamp);
+        self.heard_from = Nanos::MAX;
         let next = decision.run.map(|id| self.by_id[id.index()]);
         let previous = mem::replace(&mut self.running, next);
         // Part of an interrupt may be charged to the server that it was for.

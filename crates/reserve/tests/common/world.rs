@@ -52,7 +52,7 @@ pub(crate) struct History {
     pub(crate) fired: Vec<(Nanos, bool)>,
     pub(crate) servers: Vec<ServerId>,
     pub(crate) decisions: Vec<Decision>,
-    /// The time that is charged for waking the idle processor, and what may be besides, since an event came while
+    /// The time that is charged for waking the idle processor and for messages, and what may be besides, since an event came while
     /// its timer was late: none if that woke a task.
     pub(crate) woken: Nanos,
     pub(crate) late: Nanos,
@@ -228,7 +228,15 @@ pub(crate) fn run(
         } else if event == Some(now) {
             let (_, who) = events.next().unwrap();
             let who = who % actors.len();
-            scheduler.wake(actors[who].task, now).unwrap();
+            let server = scheduler.server_of(actors[who].task).unwrap();
+            let used = |scheduler: &Scheduler| scheduler.supply(server).unwrap().used;
+            // Charges what ran until now.
+            scheduler.settle(now);
+            let ran = used(&scheduler);
+            scheduler
+                .wake_by_message(actors[who].task, now, now)
+                .unwrap();
+            history.woken += used(&scheduler) - ran;
             decision = scheduler.schedule(now);
             history.late += waking;
         } else {
