@@ -4,11 +4,39 @@
 use crate::offer::{Offer, Offers};
 use crate::plan::{Argument, Block, Call, Ending, Form, Place, Plan, Realloc, Step, Terms};
 use anyhow::{Context, Result, anyhow};
+use leasehold_cell::steps::caps::{CHANGED_PATH, LEVELS};
 
 /// The calls with which a component gets a file: the directory is handle 1 then, and the file
 /// handle 2.
 const FILE: &str =
     "preopens/get-directories @slot ; types/[method]descriptor.open-at 1 0 @name 1 1 3 @slot";
+
+/// The calls that make as many directories in each other as a path may lead through on the cell's thread, with names of 63
+/// letters: the longest path.
+fn chain(form: Form) -> String {
+    let make = |length: u64| match form {
+        Form::Core => format!("path_create_directory 3 @rest {length}"),
+        Form::Component => {
+            format!("types/[method]descriptor.create-directory-at 1 @rest {length} @slot")
+        }
+    };
+    let lengths = (1..=LEVELS.most).map(|levels| levels * NAME - 1);
+    lengths.map(make).collect::<Vec<_>>().join(" ; ")
+}
+
+/// The call that opens one of them, below which a short path is as deep as it may be.
+fn deep(form: Form) -> String {
+    let length = (LEVELS.most - CHANGED_PATH.most / NAME) * NAME - 1;
+    match form {
+        Form::Core => format!("path_open 3 0 @rest {length} 2 0 all 0 @slot"),
+        Form::Component => {
+            format!("types/[method]descriptor.open-at 1 0 @rest {length} 2 33 @slot")
+        }
+    }
+}
+
+/// Bytes of a name, with the slash behind it.
+const NAME: u64 = 64;
 
 /// The recipes of a form, each as a plan.
 ///
@@ -35,7 +63,8 @@ pub(crate) fn plan(form: Form, line: &str, known: &[Offer]) -> Result<Plan> {
         return Err(anyhow!("not three parts"));
     };
     let steps = |text: &str| -> Result<Vec<Step>> {
-        let text = text.replace("FILE", FILE);
+        let text = text.replace("FILE", FILE).replace("CHAIN", &chain(form));
+        let text = text.replace("DEEP", &deep(form));
         let calls = text.split(" ; ").filter(|call| !call.is_empty());
         calls.map(|call| step(call, known)).collect()
     };

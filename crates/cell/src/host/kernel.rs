@@ -11,7 +11,8 @@ use rustix::fs::{
 };
 use rustix::io::{Errno, Result};
 use std::ffi::CStr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// How often a call is repeated after an interruption by a signal or by a concurrent rename.
@@ -291,6 +292,16 @@ pub(super) fn link(from: impl AsFd, old: &CStr, to: impl AsFd, new: &CStr) -> Re
 pub(super) fn symlink(target: &CStr, parent: impl AsFd, name: &CStr) -> Result<()> {
     looking_up(1, Call::Change, || {
         rustix::fs::symlinkat(target, parent.as_fd(), name)
+    })
+}
+
+/// Returns how many directories are above an open one, up to the root; fails if its path is longer than the kernel says.
+pub(super) fn depth(directory: BorrowedFd<'_>) -> Result<u32> {
+    let link = format!("/proc/self/fd/{}", directory.as_raw_fd());
+    let mut room = [MaybeUninit::uninit(); 4096];
+    looking_up(1, Call::Status, || {
+        let (said, _) = rustix::fs::readlinkat_raw(rustix::fs::CWD, link.as_str(), &mut room)?;
+        Ok(said.iter().filter(|byte| **byte == b'/').count() as u32)
     })
 }
 

@@ -49,6 +49,10 @@ pub const IOVECS: Cap = Cap::new("buffers", 1024, Beyond::Part);
 /// Bytes of a path.
 pub const PATH: Cap = Cap::new("bytes of path", 4096, Beyond::Error);
 
+/// Directories that a path leads through on the cell's thread, with those above its start: the kernel looks at each of
+/// them, once for the path and once for what the process may reach.
+pub const LEVELS: Cap = Cap::new("levels of directories", 64, Beyond::Elsewhere);
+
 /// Bytes of a path by which the cell's thread changes a directory: it is resolved up to four times.
 pub const CHANGED_PATH: Cap = Cap::new("bytes of path", 256, Beyond::Elsewhere);
 

@@ -3,6 +3,7 @@
 use super::account::Account;
 use super::attempt::Try;
 use super::class::{Class, Site, is_cheap_to_close, kind_of};
+use super::depth::Move;
 use super::descriptor::Node;
 use super::disk::Order;
 use super::elsewhere::Elsewhere;
@@ -16,7 +17,7 @@ use crate::steps::caps::LINK;
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, Timespec};
 use rustix::io::{Errno, Result};
 use std::ffi::{CStr, CString};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd as _, BorrowedFd};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -222,7 +223,9 @@ pub(crate) fn attempt(
         start: start.as_fd(),
         path,
     };
-    if let Some(result) = here.make(effect, &work) {
+    if start.takes(path)
+        && let Some(result) = here.make(effect, &work)
+    {
         return Try::Done(result);
     }
     let (account, start, path) = (account.clone(), start.clone(), path.to_owned());
@@ -293,8 +296,8 @@ impl Pair<'_> {
             Some(Ok(())) => Some(Ok(())),
             checked => match self.at_old()? {
                 Ok(Some(old)) if is_same(&old, replaced) => Some(Ok(())),
-                // The kernel would say the same, and first.
-                Ok(Some(old)) if kind_of(&old) == FileType::Directory => Some(Err(Errno::NOTDIR)),
+                // A directory replaces no file: the kernel says why.
+                Ok(Some(old)) if kind_of(&old) == FileType::Directory => Some(Ok(())),
                 Ok(Some(_)) => checked,
                 Ok(None) => Some(Err(Errno::NOENT)),
                 Err(errno) => Some(Err(errno)),
@@ -356,7 +359,10 @@ pub(crate) fn attempt_pair(
             to: to.as_fd(),
             new,
         };
-        if let Some(result) = here.make(change) {
+        if from.takes(old)
+            && to.takes(new)
+            && let Some(result) = here.make(change)
+        {
             return Try::Done(result);
         }
     }
@@ -386,7 +392,7 @@ fn read_link_promptly(
     path: &CStr,
 ) -> Option<Result<Vec<u8>>> {
     let site = Site::Cell(start.class);
-    if !site.takes(path) {
+    if !site.takes(path) || !start.takes(path) {
         return None;
     }
     match start.class {
@@ -499,6 +505,9 @@ fn rename(pair: &Pair<'_>) -> Result<()> {
         false => old,
     };
     let within = (pair.site, to.as_fd());
+    // A directory stays as deep as it is, and all below it, only if both names are in the same one.
+    let stays = matches!((&from, &to), (Parent::Start(from), Parent::Start(to)) if from.as_raw_fd() == to.as_raw_fd());
+    let _move = (!stays).then(Move::begin);
     naming::name(pair.account.disk(), within, 0, || {
         kernel::rename(from, &old, &to, &new).map(|()| ((), 0))
     })

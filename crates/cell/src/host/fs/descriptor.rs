@@ -2,6 +2,7 @@
 
 use super::attempt::Try;
 use super::class::{Class, SMALL, Site};
+use super::depth::Depth;
 use super::elsewhere::Elsewhere;
 use super::file::File;
 use super::last_close::{EXTENT_PAGES, Grows};
@@ -16,6 +17,7 @@ use leasehold_crossing::{Mutex, MutexGuard};
 use leasehold_slots::address_range::PAGE;
 use rustix::fs::{Advice, FileType, Statx, Timespec};
 use rustix::io::{Errno, Result};
+use std::ffi::CStr;
 use std::num::NonZeroU64;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -43,6 +45,7 @@ pub(crate) struct Node {
     /// Whether every write is written out.
     is_synchronous: bool,
     ahead: ReadAhead,
+    depth: Depth,
     pub(crate) kind: FileType,
     pub(crate) class: Class,
 }
@@ -105,9 +108,25 @@ impl Node {
             grown_to: Mutex::new(None),
             is_synchronous: false,
             ahead: ReadAhead::default(),
+            depth: Depth::of_start(),
             kind,
             class,
         }
+    }
+
+    /// Returns the node as one that was found from `start`, by a path that leads through no link if that was on the
+    /// cell's thread.
+    pub(super) fn found(mut self, site: Site, start: &Node, path: &CStr) -> Self {
+        self.depth = match site {
+            Site::Cell(_) => start.depth.below(path),
+            Site::Blocking => Depth::unknown(),
+        };
+        self
+    }
+
+    /// Whether the cell's thread may follow this path from here.
+    pub(super) fn takes(&self, path: &CStr) -> bool {
+        self.depth.takes(self.as_fd(), path)
     }
 
     /// Returns the node with its payer: the growth of the file is counted.

@@ -677,3 +677,36 @@ fn directories_take_no_more_than_the_lease_says_however_often_names_are_removed(
     let taken = taken + on_disk(c".") - before;
     assert!(taken <= most, "{taken} bytes");
 }
+
+#[test]
+fn what_is_many_levels_down_is_found_on_another_thread_however_short_its_path_is() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(mut bench) = bench() else { return };
+    let directory = Request {
+        create: false,
+        directory: true,
+        mode: OpenMode {
+            read: true,
+            write: false,
+        },
+        ..WRITE
+    };
+    let mut path = bench.directory.path().to_owned();
+    let mut is_here = Vec::new();
+    for _ in 0..80 {
+        path.push("d");
+        std::fs::create_dir(&path).expect("made");
+        // The kernel looks it up, so that it waits for nothing.
+        std::fs::metadata(&path).expect("there");
+        let (node, here) = bench.open(directory, c"d");
+        is_here.push(here);
+        bench.start = Arc::new(node);
+    }
+    let (above, below) = is_here.split_at(60);
+    assert!(above.iter().all(|here| *here), "{above:?}");
+    assert!(below[10..].iter().all(|here| !here), "{below:?}");
+    std::fs::write(path.join("f"), "f").expect("written");
+    let looks = |path| attempt_status(&bench.account, &bench.start, path, false);
+    assert!(matches!(looks(c"f"), Try::Elsewhere(_)));
+    assert!(!bench.makes_directory(c"e") && !bench.unlinks(c"f"));
+}

@@ -11,6 +11,7 @@ pub(crate) mod account;
 pub(crate) mod attempt;
 pub(crate) mod change;
 pub(crate) mod class;
+mod depth;
 pub(crate) mod descriptor;
 mod directories;
 pub(crate) mod disk;

@@ -149,7 +149,7 @@ pub(crate) fn attempt_status(
     path: &CStr,
     follow: bool,
 ) -> Try<Statx> {
-    if start.class != Class::Slow {
+    if start.class != Class::Slow && start.takes(path) {
         let site = Site::Cell(start.class);
         match find(site, start.as_fd(), path, follow) {
             Err(errno) if site.is_undecided(errno) => {}
