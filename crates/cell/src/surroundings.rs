@@ -1,6 +1,7 @@
 //! What a program is given.
 
 use crate::call_bytes::call_bytes;
+use crate::disk_use::DiskUse;
 use crate::start_error::StartError;
 use crate::steps::caps::{PATH, STRING_COUNT, STRINGS};
 use crate::wasi::stdio::{Input, Output};
@@ -41,6 +42,8 @@ pub struct Surroundings {
     pub outgoing: Option<Arc<Outlet>>,
     /// Directories.
     pub dirs: Vec<Directory>,
+    /// What earlier lives of the tenant have added to disks: it counts in the lease, as what it adds itself does.
+    pub disk_use: DiskUse,
     /// Data sets that it can map, by name; only for tenants that page.
     pub data: Vec<(String, PathBuf)>,
     /// The directory, as the guest sees it, at which a component's relative paths begin by custom

@@ -18,8 +18,8 @@ use crate::stores::Stores;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{
-    CallError, Cell, CellConfig, CodeCache, Directory, Ended, Exit, Input, Output, PendingCall,
-    Program, ProgramError, StartError, StartRequest, Surroundings, TenantHandle, Val,
+    CallError, Cell, CellConfig, CodeCache, Directory, DiskUse, Ended, Exit, Input, Output,
+    PendingCall, Program, ProgramError, StartError, StartRequest, Surroundings, TenantHandle, Val,
 };
 use leasehold_lease::{
     ByteSize, Cpu, DataSet, Disk, EnvVar, Files, Lease, LeaseFlags, Nanoseconds, PagingFlag,
@@ -538,6 +538,7 @@ pub(crate) fn surroundings(tenant: &TenantSpec, stores: &Stores) -> Surroundings
         stdin: Input::Inherit,
         stdout: Output::Stdout,
         stderr: Output::Stderr,
+        disk_use: DiskUse::default(),
     }
 }
 

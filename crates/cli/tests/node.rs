@@ -95,6 +95,31 @@ fn a_tenant_is_put_replaced_killed_started_and_deleted_and_each_is_idempotent() 
 }
 
 #[test]
+fn no_lease_that_cannot_be_started_is_put_while_its_tenant_is_killed() {
+    let node = Node::start(&[]);
+    assert_eq!(
+        node.put("more", &table("more", "/env", "")).1,
+        "more: new\n"
+    );
+    let impossible = table("more", "/env", "").replace("200ms", "1ms");
+    let done = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !done.load(Ordering::Relaxed) {
+                node.command(&["kill", "more"]);
+                node.command(&["start", "more"]);
+            }
+        });
+        let answers: Vec<_> = (0..20).map(|_| node.put("more", &impossible)).collect();
+        done.store(true, Ordering::Relaxed);
+        let refused = answers.iter().filter(|answer| answer.0 == Some(77));
+        assert_eq!(refused.count(), 20, "{answers:?}");
+    });
+    assert_eq!(node.command(&["kill", "more"]).0, Some(0));
+    assert_eq!(node.command(&["start", "more"]).0, Some(0), "as it was");
+}
+
+#[test]
 fn no_tenant_is_put_or_read_whose_program_another_one_may_write() {
     let directory = tempfile::tempdir().expect("a directory");
     let theirs = directory.path().join("theirs");

@@ -246,9 +246,14 @@ fn a_tenant_that_fails_is_started_again_after_pauses_that_grow() {
     let traps = "(module (memory (export \"memory\") 1) (func (export \"_start\") unreachable))";
     fs::write(path.join("traps.wat"), traps).expect("written");
     let mut text = fs::read_to_string(path.join("leases.toml")).expect("read");
-    for (name, restart) in [("again", "on-failure"), ("once", "never")] {
+    let reserved = "cpu = { budget = \"1ms\", period = \"400ms\" }\n";
+    for (name, restart, cpu) in [
+        ("again", "on-failure", ""),
+        ("reserved", "on-failure", reserved),
+        ("once", "never", ""),
+    ] {
         text += &format!(
-            "[tenant.{name}]\ncomponent = \"traps.wat\"\nreclaim = {{ budget = \"50ms\" }}\nrestart = {restart:?}\n"
+            "[tenant.{name}]\ncomponent = \"traps.wat\"\nreclaim = {{ budget = \"50ms\" }}\nrestart = {restart:?}\n{cpu}"
         );
     }
     fs::write(path.join("leases.toml"), text).expect("written");
@@ -267,6 +272,53 @@ fn a_tenant_that_fails_is_started_again_after_pauses_that_grow() {
         error.contains("tenant.again: trapped; started again in 0.1 s"),
         "{error}"
     );
+    // Not before the budget that it used would have come back.
+    assert!(
+        error.contains("tenant.reserved: trapped; started again in 0.4 s"),
+        "{error}"
+    );
+}
+
+#[test]
+fn a_tenant_that_is_started_again_has_what_is_left_of_its_disk_share() {
+    let leases = Leases::new("", &[("shop", "web.wasm", "routes = [\"/*\"]")]);
+    let path = leases.0.path();
+    // Makes files with random names until it is refused, and fails.
+    let fills = r#"(module
+      (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
+      (import "wasi_snapshot_preview1" "path_open"
+        (func $open (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))
+      (memory (export "memory") 1)
+      (func (export "_start")
+        (loop $more
+          (drop (call $random (i32.const 0) (i32.const 8)))
+          ;; Letters.
+          (i64.store (i32.const 0) (i64.add (i64.const 0x6161616161616161)
+            (i64.and (i64.load (i32.const 0)) (i64.const 0x0f0f0f0f0f0f0f0f))))
+          (br_if $more (i32.eqz (call $open (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 8)
+            (i32.const 1) (i64.const 64) (i64.const 64) (i32.const 0) (i32.const 16)))))
+        unreachable))"#;
+    fs::write(path.join("fills.wat"), fills).expect("written");
+    fs::create_dir(path.join("share")).expect("made");
+    let mut text = fs::read_to_string(path.join("leases.toml")).expect("read");
+    text += r#"
+[tenant.fills]
+component = "fills.wat"
+reclaim = { budget = "50ms" }
+restart = "on-failure"
+dirs = [{ host = "share", guest = "/", write = true }]
+disk = { files = 3, bytes = "1MiB" }
+"#;
+    fs::write(path.join("leases.toml"), text).expect("written");
+    let output = leases.command("serve", &["--for", "1s"]).output();
+    let output = output.expect("runs");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        error.contains("tenant.fills: trapped; started again in 0.2 s"),
+        "{error}"
+    );
+    let made = fs::read_dir(path.join("share")).expect("read").count();
+    assert_eq!(made, 3, "in all its lives: {error}");
 }
 
 #[test]

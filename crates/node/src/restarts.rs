@@ -1,4 +1,7 @@
 //! When a tenant that failed is started again: after a pause that doubles with each failure.
+//!
+//! A new life has a new reservation, with its whole budget. The pause is therefore no shorter than the period: by then
+//! all that the last life used would have been replenished, and no program gets more than its budget by failing.
 
 use std::time::{Duration, Instant};
 
@@ -20,8 +23,9 @@ pub(crate) struct Restarts {
 }
 
 impl Restarts {
-    /// Records a failure; returns the pause before the tenant is started again.
-    pub(crate) fn plan(&mut self, now: Instant) -> Duration {
+    /// Records a failure of a tenant whose budget is replenished within `period`; returns the pause before the tenant is
+    /// started again.
+    pub(crate) fn plan(&mut self, now: Instant, period: Duration) -> Duration {
         let ran = self
             .started
             .take()
@@ -31,7 +35,8 @@ impl Restarts {
         }
         let pause = FIRST
             .saturating_mul(1 << self.failures.min(16))
-            .min(LONGEST);
+            .min(LONGEST)
+            .max(period);
         self.failures += 1;
         self.due = Some(now + pause);
         pause
@@ -71,7 +76,7 @@ impl Restarts {
 #[cfg(test)]
 mod tests {
     use super::{FIRST, LONGEST, RECOVERED, Restarts};
-    use std::time::Instant;
+    use std::time::{Duration, Instant};
 
     #[test]
     fn pauses_double_up_to_the_longest_and_begin_anew_after_a_recovery() {
@@ -79,13 +84,24 @@ mod tests {
         let mut now = Instant::now();
         let mut expected = FIRST;
         for _ in 0..12 {
-            assert_eq!(restarts.plan(now), expected);
+            assert_eq!(restarts.plan(now, Duration::ZERO), expected);
             assert!(!restarts.is_due(now) && restarts.is_due(now + expected));
             now += expected;
             restarts.started(now);
             expected = (expected * 2).min(LONGEST);
         }
-        assert_eq!(restarts.plan(now + RECOVERED), FIRST);
+        assert_eq!(restarts.plan(now + RECOVERED, Duration::ZERO), FIRST);
         assert_eq!(restarts.times(), 12);
+    }
+
+    #[test]
+    fn no_tenant_is_started_again_before_its_budget_would_have_come_back() {
+        let mut restarts = Restarts::default();
+        let now = Instant::now();
+        for period in [3 * FIRST, 2 * LONGEST] {
+            assert_eq!(restarts.plan(now, period), period);
+            assert!(!restarts.is_due(now + period - Duration::from_nanos(1)));
+            restarts.started(now + period);
+        }
     }
 }

@@ -7,7 +7,7 @@ use crate::view::{Desired, End, EndBound, State};
 use crate::{view, viewed};
 use jiff::Timestamp;
 use leasehold_cell::memory::MemoryUse;
-use leasehold_cell::{Ended, Processor, Program, Statement, TenantHandle};
+use leasehold_cell::{DiskUse, Ended, Processor, Program, Statement, TenantHandle};
 use leasehold_exchange::{Intake, Lane, Outbox};
 use leasehold_front::Site;
 use leasehold_lease::TenantSpec;
@@ -107,6 +107,8 @@ pub struct Ward {
     /// The number of ended lives when there was no room for the tenant: it is tried again after the next end.
     pub(crate) refused_at: Option<u64>,
     pub(crate) restarts: Restarts,
+    /// What its lives have added to disks.
+    pub(crate) disk_use: DiskUse,
     pub(crate) since: Timestamp,
     pub(crate) ended: Option<Ended>,
     pub(crate) last_end: Option<End>,
@@ -141,6 +143,7 @@ impl Ward {
             pending: None,
             refused_at: None,
             restarts: Restarts::default(),
+            disk_use: DiskUse::default(),
             since: Timestamp::now(),
             ended: None,
             last_end: None,
@@ -184,6 +187,14 @@ impl Ward {
     /// Returns the number of times that the tenant was started again after a failure.
     pub fn restarts(&self) -> u32 {
         self.restarts.times()
+    }
+
+    /// The time within which all that it uses of its reservation comes back; zero without one.
+    pub(crate) fn period(&self) -> Duration {
+        let cpu = self.spec.lease.cpu.as_ref();
+        cpu.map_or(Duration::ZERO, |cpu| {
+            Duration::from_nanos(cpu.period().get())
+        })
     }
 
     /// Whether it has ended and will not be started again.

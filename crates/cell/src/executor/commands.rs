@@ -133,6 +133,7 @@ impl Executor {
         }
         let (tenant, group) = local::with(|local| {
             let files = Account::new(lease, files, thread, local.io.clone());
+            let files = files.after(request.surroundings.disk_use.clone());
             local.open_root(lease, price, files)
         })?;
         self.pools.retry();

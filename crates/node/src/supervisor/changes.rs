@@ -8,7 +8,7 @@ use crate::loader::{Loaded, Prepared, prepare};
 use crate::problem::Problem;
 use crate::restarts::Restarts;
 use crate::view::{self, Desired, EndBound, ErrorKind, EventKind};
-use crate::ward::{Phase, Ward};
+use crate::ward::{Life, Phase, Ward};
 use leasehold_cell::{Cell, StartError};
 use leasehold_exchange::Lane;
 use leasehold_front::Site;
@@ -201,36 +201,56 @@ impl Supervisor {
         let intake = intake(&spec).map(|intake| kept.unwrap_or(intake));
         let lane = intake.as_ref().map(|intake| intake.lane().clone());
         let mut ward = Ward::new(spec, bound, loaded, site);
-        if desired == Desired::Stopped {
-            ward.desired = desired;
-            return Ok(Next {
-                ward,
-                lane: None,
-                waits: None,
-            });
+        if let Some(before) = before {
+            ward.disk_use = before.disk_use.clone();
         }
         // Two programs that answer no requests would do the same work twice.
-        let begun = match before.is_some_and(|ward| ward.life.is_some()) {
-            true if ward.site.is_none() => {
-                Err(StartError::Full("the earlier one is there".to_owned()))
+        let has_place = before.is_none_or(|ward| ward.life.is_none()) || ward.site.is_some();
+        if desired == Desired::Stopped || !has_place {
+            // Whether it can be started at all is found out now.
+            let rehearsed = match self.begin(&ward, self::intake(&ward.spec)) {
+                Ok(mut life) => {
+                    life.kill();
+                    Some(life)
+                }
+                Err(error) if waits_for_room(&error) => None,
+                Err(error) => return Err(error.into()),
+            };
+            let mut waits = None;
+            if desired == Desired::Stopped {
+                ward.desired = desired;
+            } else {
+                ward.pending = Some(intake);
+                ward.refused_at = Some(self.lives_over);
+                waits = Some(StartError::Full("the earlier one is there".to_owned()));
             }
-            _ => self.begin(&ward, intake.clone()),
-        };
+            let lane = lane.filter(|_| desired != Desired::Stopped);
+            return Ok(Next {
+                ward,
+                lane,
+                waits,
+                rehearsed,
+            });
+        }
+        let begun = self.begin(&ward, intake.clone());
         let waits = match begun {
             Ok(life) => {
                 ward.life = Some(life);
                 None
             }
-            Err(
-                error @ (StartError::Processor(_) | StartError::Memory(_) | StartError::Full(_)),
-            ) => {
+            Err(error) if waits_for_room(&error) => {
                 ward.pending = Some(intake);
                 ward.refused_at = Some(self.lives_over);
                 Some(error)
             }
             Err(error) => return Err(error.into()),
         };
-        Ok(Next { ward, lane, waits })
+        Ok(Next {
+            ward,
+            lane,
+            waits,
+            rehearsed: None,
+        })
     }
 
     /// Lets these tenants take their places, and forgets the `removed` ones, in one change of the routes.
@@ -238,7 +258,9 @@ impl Supervisor {
     pub(super) fn succeed(&mut self, all: Vec<Next>, removed: &[String]) {
         let mut places = Vec::new();
         let mut sites = Vec::new();
-        for Next { mut ward, lane, .. } in all {
+        for next in all {
+            let Next { mut ward, lane, .. } = next;
+            self.discarded.extend(next.rehearsed);
             if let Some(site) = &ward.site {
                 site.set_lane(lane);
             } else if let Some(life) = &ward.life {
@@ -296,9 +318,11 @@ impl Supervisor {
 
     /// Ends lives that were begun and are not to take their places.
     pub(super) fn discard(&mut self, begun: Vec<Next>) {
-        for mut life in begun.into_iter().filter_map(|next| next.ward.life) {
-            life.kill();
-            self.discarded.push(life);
+        for next in begun {
+            for mut life in next.ward.life.into_iter().chain(next.rehearsed) {
+                life.kill();
+                self.discarded.push(life);
+            }
         }
     }
 
@@ -320,4 +344,14 @@ pub(super) struct Next {
     lane: Option<Arc<Lane>>,
     /// Why its life has not begun, if that waits for the end of others.
     pub(super) waits: Option<StartError>,
+    /// A life that was begun to see whether it can be, and is ending.
+    rehearsed: Option<Life>,
+}
+
+/// Whether another tenant's end can make the start possible.
+const fn waits_for_room(error: &StartError) -> bool {
+    matches!(
+        error,
+        StartError::Processor(_) | StartError::Memory(_) | StartError::Full(_)
+    )
 }

@@ -19,6 +19,7 @@ impl Supervisor {
         let surroundings = Surroundings {
             stdout,
             stderr,
+            disk_use: ward.disk_use.clone(),
             ..(self.parts.surroundings)(spec)
         };
         let outbox = surroundings.outgoing.as_ref();
@@ -182,7 +183,7 @@ impl Supervisor {
         ward.seen = Seen::default();
         let again = ward.desired == Desired::Running && ward.spec.restart == Restart::OnFailure;
         if failed && again && !self.is_draining {
-            let pause = ward.restarts.plan(Instant::now());
+            let pause = ward.restarts.plan(Instant::now(), ward.period());
             let said = format!("started again in {:.1} s", pause.as_secs_f64());
             let state = ward
                 .ended
@@ -230,7 +231,7 @@ impl Supervisor {
                 if frees {
                     return;
                 }
-                let pause = ward.restarts.plan(now);
+                let pause = ward.restarts.plan(now, ward.period());
                 let said = format!("{error}; tried again in {:.1} s", pause.as_secs_f64());
                 let name = ward.spec.name.as_str();
                 self.parts.logs.of(name).say(&said);

@@ -4,6 +4,7 @@
 use super::disk::Disk;
 use super::limit::{CLOSING, Promise};
 use super::young::YoungDirectories;
+use crate::disk_use::DiskUse;
 use crate::host::io::{Io, pool};
 use crate::refusals::{Refusals, Reservation};
 use leasehold_crossing::OutputTime;
@@ -68,6 +69,13 @@ impl Account {
             promise,
             thread,
         }
+    }
+
+    /// The same for one that has had lives before, which have added this to disks.
+    #[must_use]
+    pub(crate) fn after(mut self, lives: DiskUse) -> Self {
+        self.disk.share(lives);
+        self
     }
 
     /// Returns the account's number, which no other account of the process has.

@@ -12,6 +12,7 @@ use super::class::{Class, Site, kind_of};
 use super::directories::Directories;
 use super::last_close::{Grows, LastClose, pages_of};
 use super::status::{Identity, identity};
+use crate::disk_use::DiskUse;
 use crate::host::kernel;
 use crate::refusals::{Refusals, Reservation};
 use leasehold_crossing::{Condvar, Mutex, MutexGuard};
@@ -49,8 +50,7 @@ struct Seen {
 pub(crate) struct Disk {
     limit: leasehold_lease::Disk,
     refusals: Arc<Refusals>,
-    pub(super) bytes: AtomicU64,
-    files: AtomicU64,
+    used: DiskUse,
     /// Taken shared by calls that grow or open files or make names, exclusively by calls that shrink or remove them.
     order: RwLock<()>,
     /// Regular files that are open; no more than descriptors.
@@ -84,7 +84,7 @@ fn take(counter: &AtomicU64, count: u64, limit: u64) -> Result<()> {
     }
 }
 
-pub(super) fn give(counter: &AtomicU64, count: u64) {
+fn give(counter: &AtomicU64, count: u64) {
     let sub = |taken: u64| Some(taken.saturating_sub(count));
     // `sub` never returns `None`, so this cannot fail.
     let _ = counter.fetch_update(Ordering::AcqRel, Ordering::Acquire, sub);
@@ -96,8 +96,7 @@ impl Disk {
         Self {
             limit,
             refusals,
-            bytes: AtomicU64::new(0),
-            files: AtomicU64::new(0),
+            used: DiskUse::default(),
             order: RwLock::new(()),
             open: Mutex::default(),
             closed: Condvar::new(),
@@ -106,12 +105,27 @@ impl Disk {
         }
     }
 
+    /// Counts on from what earlier lives of the tenant have added.
+    pub(super) fn share(&mut self, used: DiskUse) {
+        self.used = used;
+    }
+
+    /// Counts bytes that were added without being taken before.
+    pub(super) fn add_bytes(&self, bytes: u64) {
+        self.used.byte_count().fetch_add(bytes, Ordering::AcqRel);
+    }
+
+    /// Gives bytes back.
+    pub(super) fn give_bytes(&self, bytes: u64) {
+        give(self.used.byte_count(), bytes);
+    }
+
     /// Takes a name, before it is made.
     ///
     /// # Errors
     /// `DQUOT` when the tenant has made as many as it may.
     pub(crate) fn take_file(&self) -> Result<()> {
-        take(&self.files, 1, self.limit.files.into()).inspect_err(|_| {
+        take(self.used.file_count(), 1, self.limit.files.into()).inspect_err(|_| {
             let enough = u64::from(self.limit.files) + 1;
             self.refusals.record(Reservation::DiskFiles, enough);
         })
@@ -120,12 +134,12 @@ impl Disk {
     /// Returns the bytes that were added so far.
     #[cfg(test)]
     pub(super) fn bytes(&self) -> u64 {
-        self.bytes.load(Ordering::Relaxed)
+        self.used.bytes()
     }
 
     /// Gives a name back that has gone, or was not made after all.
     pub(crate) fn give_file(&self) {
-        give(&self.files, 1);
+        give(self.used.file_count(), 1);
     }
 
     /// Takes the name of a symbolic link that says `bytes` bytes, and what that takes, before it is made.
@@ -141,7 +155,7 @@ impl Disk {
     /// Gives that back.
     pub(super) fn give_link(&self, bytes: u64) {
         self.give_file();
-        give(&self.bytes, link_bytes(bytes));
+        self.give_bytes(link_bytes(bytes));
     }
 
     /// Takes bytes, before they are written.
@@ -150,13 +164,13 @@ impl Disk {
     /// `DQUOT` when the tenant has added as many as it may.
     pub(super) fn take(&self, bytes: u64) -> Result<()> {
         self.try_take(bytes).inspect_err(|_| {
-            let enough = self.bytes.load(Ordering::Relaxed).saturating_add(bytes);
+            let enough = self.used.bytes().saturating_add(bytes);
             self.refusals.record(Reservation::DiskBytes, enough);
         })
     }
 
     fn try_take(&self, bytes: u64) -> Result<()> {
-        take(&self.bytes, bytes, self.limit.bytes.get())
+        take(self.used.byte_count(), bytes, self.limit.bytes.get())
     }
 
     /// Takes bytes, before they are written; `None` while files are closed whose bytes may be enough: that
@@ -195,7 +209,7 @@ impl Disk {
 
     /// Counts bytes that were written without being taken before.
     pub(super) fn took(&self, bytes: usize) {
-        self.bytes.fetch_add(bytes as u64, Ordering::AcqRel);
+        self.add_bytes(bytes as u64);
     }
 
     /// Takes the shared lock, waiting where that is allowed; `None` on the cell's thread if a file
@@ -341,7 +355,7 @@ impl Disk {
             && is_nameless
             && let Ok(extent) = kernel::measure(file)
         {
-            give(&self.bytes, extent.on_disk);
+            self.give_bytes(extent.on_disk);
         }
         // After this lock, whatever waits has seen the close or is told of it.
         let open = self.open();
@@ -367,7 +381,7 @@ impl Disk {
         }
         match self.open().get_mut(&identity(status)) {
             Some(seen) => seen.is_nameless = true,
-            None => give(&self.bytes, kernel::on_disk(status)),
+            None => self.give_bytes(kernel::on_disk(status)),
         }
     }
 
@@ -377,12 +391,12 @@ impl Disk {
         let back = self
             .directories
             .removed(identity(status), kernel::on_disk(status));
-        give(&self.bytes, back);
+        self.give_bytes(back);
     }
 
     /// Counts one descriptor of a directory less.
     pub(super) fn closed_directory(&self, identity: Identity) {
-        give(&self.bytes, self.directories.closed(identity));
+        self.give_bytes(self.directories.closed(identity));
     }
 
     /// Whether the tenant has made a file smaller that it has open.
@@ -414,7 +428,7 @@ impl Disk {
         let after = kernel::measure(file)?;
         let (was, is) = (before.on_disk, after.on_disk);
         match is.checked_sub(was) {
-            None | Some(0) => give(&self.bytes, was - is),
+            None | Some(0) => self.give_bytes(was - is),
             // Not every file system leaves out what was never written.
             Some(more) => self.take(more).inspect_err(|_| {
                 // It was of this size a moment ago.
@@ -449,7 +463,7 @@ mod tests {
             },
             Arc::default(),
         );
-        super::give(&disk.bytes, 1000);
+        disk.give_bytes(1000);
         disk.give_file();
         assert_eq!(disk.take(101), Err(Errno::DQUOT));
         assert_eq!(disk.take(100), Ok(()));

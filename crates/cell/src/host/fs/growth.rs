@@ -2,7 +2,6 @@
 
 use super::class::Site;
 use super::descriptor::Node;
-use super::disk::give;
 use super::last_close::{Grows, pages_of};
 use super::pages::Lent;
 use super::table::Files;
@@ -11,7 +10,6 @@ use leasehold_slots::address_range::PAGE;
 use rustix::io::{Errno, Result};
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 /// The disk space that a write may take, charged before the write. Dropping it refunds the unused
 /// part.
@@ -36,7 +34,7 @@ struct Taken {
 
 impl Drop for Taken {
     fn drop(&mut self) {
-        give(&self.files.account().disk().bytes, self.bytes);
+        self.files.account().disk().give_bytes(self.bytes);
     }
 }
 
@@ -138,7 +136,7 @@ impl Growth {
             Some(rest) => taken.bytes = rest,
             // A file system may take more than was charged: the blocks are taken already.
             None => {
-                disk.bytes.fetch_add(grown - taken.bytes, Ordering::AcqRel);
+                disk.add_bytes(grown - taken.bytes);
                 taken.bytes = 0;
             }
         }

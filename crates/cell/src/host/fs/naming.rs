@@ -4,13 +4,12 @@
 //! and removing them frees none. So a directory is measured around each call that makes a name in it.
 
 use super::class::{Class, Site};
-use super::disk::{Disk, give};
+use super::disk::Disk;
 use crate::host::kernel;
 use leasehold_slots::address_range::PAGE;
 use rustix::fs::StatxFlags;
 use rustix::io::{Errno, Result};
 use std::os::fd::BorrowedFd;
-use std::sync::atomic::Ordering;
 
 /// Bytes that are charged before a name is made: the block that its directory may grow by.
 pub(super) const BLOCK: u64 = PAGE as u64;
@@ -44,10 +43,10 @@ pub(super) fn name<T>(
     let own = made.as_ref().map_or(0, |(_, own)| *own);
     let grown = taken_by(directory).map_or(BLOCK, |after| after.saturating_sub(before));
     match charged.checked_sub(grown + own) {
-        Some(rest) => give(&disk.bytes, rest),
+        Some(rest) => disk.give_bytes(rest),
         None => {
             let more = grown + own - charged;
-            disk.bytes.fetch_add(more, Ordering::AcqRel);
+            disk.add_bytes(more);
         }
     }
     made.map(|(made, _)| made)

@@ -3,7 +3,7 @@
 use super::attempt::Try;
 use super::class::{Class, Site};
 use super::descriptor::{Mode, Node};
-use super::disk::{Disk, give};
+use super::disk::Disk;
 use super::elsewhere::Elsewhere;
 use super::naming::BLOCK;
 use super::pace::Permit;
@@ -135,6 +135,7 @@ impl Request {
                 if node.class == Class::Slow {
                     files.account().expect_slow_files();
                 }
+                let node = node.found(site, start, path);
                 let node = node.of(files, &status, self.sync);
                 Ok(Some(Opened { node, is_new }))
             }
@@ -163,7 +164,7 @@ impl Request {
                 Err(Errno::NOENT) => {
                     let taken = disk.take(BLOCK);
                     let created = taken.and_then(|()| {
-                        open(OFlags::CREATE).inspect_err(|_| give(&disk.bytes, BLOCK))
+                        open(OFlags::CREATE).inspect_err(|_| disk.give_bytes(BLOCK))
                     });
                     (created, true)
                 }
@@ -227,6 +228,9 @@ impl Request {
             Class::Slow => return Ok(None),
             class => Site::Cell(class),
         };
+        if !start.takes(path) {
+            return Ok(None);
+        }
         if start.class == Class::Layered && self.mode.write {
             // The open may copy the file from a lower layer.
             return Ok(None);
