@@ -40,7 +40,7 @@
 //! | commands are rationed; time that the host takes | `control_share`; `stalls`, `clock` |
 //! | real-time priority, and a core of the cell's own | `realtime`, `realtime_limit`, `host_share`, `own_core` |
 //! | the state of the thread, and what executions are built from | `local`, `programs`, `engines`, `engine_parts`, `engine_config`, `linkers` |
-//! | a program, its memory, and what it is given | [`program`], `code_space`, `outline`, `surroundings`, `given`, `entropy` |
+//! | a program, its memory, and what it is given | [`program`], `code_space`, `outline`, `surroundings`, `disk_use`, `given`, `entropy` |
 //! | the start of a tenant | `starting`, `build_error` |
 //! | an execution: its store, its fiber, its data | `execution`, `fiber`, `guest`, `worker`, `exit` |
 //! | what a guest calls: kernel objects, WASI, files | `abi`, `wasi`, `host`; requests: `serving`, each in a tenant of its own: `request_tenant`; calls of its exports: `calls`, `call_bytes` |
