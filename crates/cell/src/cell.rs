@@ -9,6 +9,7 @@ use crate::code_space::CodeSpace;
 use crate::command::{Command, Connect, StartRequest};
 use crate::config::CellConfig;
 use crate::control_share::{ControlKind, ControlUse};
+use crate::data_limit;
 use crate::dispatch::{self, Processor, Promised, claim};
 use crate::drift::ClassCosts;
 use crate::ended::Ended;
@@ -127,6 +128,7 @@ impl Cell {
     /// # Errors
     /// When the host refuses a thread, address space, or the engine.
     pub fn start(mut config: CellConfig) -> anyhow::Result<Self> {
+        data_limit::raise()?;
         // Before the first engine, which may compile.
         compile_threads::start()?;
         config.preemption = config.preemption.or_fallback(engine_config);

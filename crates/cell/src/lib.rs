@@ -38,6 +38,7 @@
 //! | the loop of the thread: the next task, and its host work | `executor` |
 //! | processor reservations on a cell | `dispatch`, `promises`; what programs reach: `reaches`; wake-ups: `wake_priority`, `deferral` |
 //! | commands are rationed; time that the host takes | `control_share`; `stalls`, `clock` |
+//! | a limit of the host under which no cell starts | `data_limit` |
 //! | real-time priority, and a core of the cell's own | `realtime`, `realtime_limit`, `host_share`, `own_core` |
 //! | the state of the thread, and what executions are built from | `local`, `programs`, `engines`, `engine_parts`, `engine_config`, `linkers` |
 //! | a program, its memory, and what it is given | [`program`], `code_space`, `outline`, `surroundings`, `disk_use`, `given`, `entropy` |
@@ -82,6 +83,7 @@ mod command;
 mod confidence;
 mod config;
 mod control_share;
+mod data_limit;
 mod deferral;
 mod discarded;
 mod disk_use;
