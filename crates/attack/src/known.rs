@@ -196,6 +196,14 @@ pub const KNOWN: &[Known] = &[
         ..ORDINARY
     },
     Known {
+        name: "deep-directories",
+        does: "a file that is 2,000 directories down, opened again and again",
+        program: text!("deep-directories"),
+        terms: |lease| disk(lease, 64 * MIB, 2_001),
+        lives_ms: 2_000,
+        ..ORDINARY
+    },
+    Known {
         name: "fill-disk",
         does: "a file that grows until that is refused, and one without a name",
         ends: "Code(19)",

@@ -23,8 +23,8 @@ static MOVING: AtomicU32 = AtomicU32::new(0);
 /// Depths that are said of no move: they have to be asked for.
 const UNKNOWN: u64 = 0;
 
-/// Set in levels that the kernel said: they are no estimate.
-const SAID: u32 = 1 << 31;
+/// Set in levels that are no estimate.
+const EXACT: u32 = 1 << 31;
 
 /// The depth of one directory: the levels in the lower half, and the move since which they are known in the upper.
 #[derive(Debug)]
@@ -34,24 +34,28 @@ fn known(levels: u32, moves: u32) -> u64 {
     u64::from(moves) << 32 | u64::from(levels)
 }
 
-/// The levels, whether the kernel said them, and since which move they are known.
+/// The levels, whether they are exact, and since which move they are known.
 fn parts(seen: u64) -> (u32, bool, u32) {
     let levels = seen as u32;
-    (levels & !SAID, levels & SAID != 0, (seen >> 32) as u32)
+    (levels & !EXACT, levels & EXACT != 0, (seen >> 32) as u32)
 }
 
 impl Depth {
     /// That of a directory that a tenant is given.
     pub(super) fn of_start() -> Self {
-        Self(AtomicU64::new(known(0, MOVES.load(Ordering::Acquire))))
+        Self(AtomicU64::new(known(EXACT, MOVES.load(Ordering::Acquire))))
     }
 
     /// That of a directory which was found by a path that leads through no link, from one of this depth. Names that lead
-    /// up count as others do.
+    /// up count as others do: it is at the most so deep.
     pub(super) fn below(&self, path: &CStr) -> Self {
-        let (above, _, moves) = parts(self.0.load(Ordering::Relaxed));
-        let levels = above.saturating_add(names(path)) & !SAID;
-        Self(AtomicU64::new(known(levels, moves)))
+        let (above, is_exact, moves) = parts(self.0.load(Ordering::Relaxed));
+        let levels = above.saturating_add(names(path)).min(!EXACT);
+        let exact = match is_exact && leads_down(path) {
+            true => EXACT,
+            false => 0,
+        };
+        Self(AtomicU64::new(known(levels | exact, moves)))
     }
 
     /// That of one that was found in another way.
@@ -67,14 +71,15 @@ impl Depth {
             return false;
         }
         let moves = MOVES.load(Ordering::Acquire);
-        let (levels, is_said, since) = parts(self.0.load(Ordering::Relaxed));
+        let (levels, is_exact, since) = parts(self.0.load(Ordering::Relaxed));
         let is_current = since == moves && MOVING.load(Ordering::Acquire) == 0;
-        if is_current && (is_said || is_short(levels)) {
+        if is_current && (is_exact || is_short(levels)) {
             return is_short(levels);
         }
         // It is deeper, or names that lead up were counted, or something was moved.
-        let levels = kernel::depth(directory).map_or(!SAID, |levels| levels.min(!SAID));
-        self.0.store(known(levels | SAID, moves), Ordering::Relaxed);
+        let levels = kernel::depth(directory).map_or(!EXACT, |levels| levels.min(!EXACT));
+        self.0
+            .store(known(levels | EXACT, moves), Ordering::Relaxed);
         is_short(levels)
     }
 }
@@ -83,6 +88,12 @@ impl Depth {
 fn names(path: &CStr) -> u32 {
     let slashes = path.to_bytes().iter().filter(|byte| **byte == b'/').count();
     slashes as u32 + 1
+}
+
+/// Whether each name in a path leads one level down.
+fn leads_down(path: &CStr) -> bool {
+    let mut names = path.to_bytes().split(|byte| *byte == b'/');
+    names.all(|name| !matches!(name, b"" | b"." | b".."))
 }
 
 /// A move that may change how deep directories are. While there is one no depth is known.
@@ -141,7 +152,8 @@ mod tests {
         let found = (Depth::unknown(), open(&deep));
         assert!(!found.0.takes(found.1.as_fd(), &path(5)));
         // What leads up again is no deeper.
-        let up = (below.0.below(&path(60)), open(root.path()));
+        let leads_up = CString::new([".."; 60].join("/")).expect("no zero");
+        let up = (below.0.below(&leads_up), open(root.path()));
         assert!(up.0.takes(up.1.as_fd(), &path(40)));
     }
 
