@@ -145,11 +145,13 @@ pub enum Place {
     Zeros,
     /// The rest of the memory: letters and slashes.
     Rest,
+    /// The end of it, where no result goes: the names of directories in each other, each of 63 letters.
+    Down,
 }
 
 impl Place {
     /// All of them.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Slot,
         Self::Name,
         Self::Path,
@@ -158,6 +160,7 @@ impl Place {
         Self::Handles,
         Self::Zeros,
         Self::Rest,
+        Self::Down,
     ];
 }
 

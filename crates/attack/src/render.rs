@@ -18,6 +18,7 @@ const VECTORS: u32 = 8192;
 const HANDLES: u32 = 16384;
 const ZEROS: u32 = 20480;
 const REST: u32 = 2 * 65536;
+const DOWN: u32 = (PAGES - 1) * 65536;
 
 /// Pages of 64 KiB that an attacker begins with.
 const PAGES: u32 = 18;
@@ -317,6 +318,7 @@ impl<'a> Writer<'a> {
             Place::Handles => HANDLES,
             Place::Zeros => ZEROS,
             Place::Rest => REST,
+            Place::Down => DOWN,
         }
     }
 }

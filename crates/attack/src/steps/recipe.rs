@@ -15,9 +15,9 @@ const FILE: &str =
 /// letters: the longest path.
 fn chain(form: Form) -> String {
     let make = |length: u64| match form {
-        Form::Core => format!("path_create_directory 3 @rest {length}"),
+        Form::Core => format!("path_create_directory 3 @down {length}"),
         Form::Component => {
-            format!("types/[method]descriptor.create-directory-at 1 @rest {length} @slot")
+            format!("types/[method]descriptor.create-directory-at 1 @down {length} @slot")
         }
     };
     let lengths = (1..=LEVELS.most).map(|levels| levels * NAME - 1);
@@ -28,9 +28,9 @@ fn chain(form: Form) -> String {
 fn deep(form: Form) -> String {
     let length = (LEVELS.most - CHANGED_PATH.most / NAME) * NAME - 1;
     match form {
-        Form::Core => format!("path_open 3 0 @rest {length} 2 0 all 0 @slot"),
+        Form::Core => format!("path_open 3 0 @down {length} 2 0 all 0 @slot"),
         Form::Component => {
-            format!("types/[method]descriptor.open-at 1 0 @rest {length} 2 33 @slot")
+            format!("types/[method]descriptor.open-at 1 0 @down {length} 2 33 @slot")
         }
     }
 }
@@ -134,6 +134,7 @@ fn argument(word: &str) -> Result<Argument> {
         "@slot" => Argument::At(Place::Slot),
         "@name" => Argument::At(Place::Name),
         "@rest" => Argument::At(Place::Rest),
+        "@down" => Argument::At(Place::Down),
         "@vectors" => Argument::At(Place::Vectors),
         "@handles" => Argument::At(Place::Handles),
         "@zeros" => Argument::At(Place::Zeros),
