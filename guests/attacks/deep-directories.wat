@@ -1,5 +1,5 @@
-;; Makes 2,000 directories in each other, and opens a file in the last by its name, again and again. Exits with the errno
-;; of what fails.
+;; Makes directories in each other until one is refused, 2,000 at the most, and opens a file in the last but one by its name,
+;; again and again. Exits with the errno of what fails.
 (module
   (import "wasi_snapshot_preview1" "path_create_directory" (func $make (param i32 i32 i32) (result i32)))
   (import "wasi_snapshot_preview1" "path_open"
@@ -17,14 +17,17 @@
     (i32.load (i32.const 16)))
   (func (export "_start") (local $fd i32) (local $next i32) (local $n i32)
     (local.set $fd (i32.const 3))
-    (loop $down
-      (call $must (call $make (local.get $fd) (i32.const 0) (i32.const 1)))
+    (block $refused (loop $down
+      (br_if $refused (call $make (local.get $fd) (i32.const 0) (i32.const 1)))
       (local.set $next (call $opened (local.get $fd) (i32.const 0) (i32.const 2)))
       (if (i32.ne (local.get $fd) (i32.const 3)) (then (call $must (call $close (local.get $fd)))))
       (local.set $fd (local.get $next))
       (br_if $down (i32.lt_u
-        (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 2000))))
-    (call $must (call $close (call $opened (local.get $fd) (i32.const 1) (i32.const 1))))
+        (local.tee $n (i32.add (local.get $n) (i32.const 1))) (i32.const 2000)))))
+    (drop (call $open (local.get $fd) (i32.const 0) (i32.const 1) (i32.const 1) (i32.const 1)
+      (i64.const 0) (i64.const 0) (i32.const 0) (i32.const 16)))
     (loop $again
-      (call $must (call $close (call $opened (local.get $fd) (i32.const 1) (i32.const 0))))
+      (if (i32.eqz (call $open (local.get $fd) (i32.const 0) (i32.const 1) (i32.const 1) (i32.const 0)
+            (i64.const 0) (i64.const 0) (i32.const 0) (i32.const 16)))
+        (then (call $must (call $close (i32.load (i32.const 16))))))
       (br $again))))

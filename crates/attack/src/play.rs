@@ -13,7 +13,7 @@ use std::thread;
 use std::time::Duration;
 
 /// The longest time that a process may take for an attack before it counts as hanging.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The outcome of an attack.
 pub type Verdict = Result<Observation>;

@@ -305,6 +305,29 @@ pub(super) fn depth(directory: BorrowedFd<'_>) -> Result<u32> {
     })
 }
 
+/// Returns the same by going up, `most` and one more at the most. Some microseconds a level.
+pub(super) fn levels_up(directory: BorrowedFd<'_>, most: u32) -> Result<u32> {
+    let identity = |at: BorrowedFd<'_>| {
+        let status = status(at, StatxFlags::INO)?;
+        Ok::<_, Errno>((status.stx_dev_major, status.stx_dev_minor, status.stx_ino))
+    };
+    let (mut above_it, mut here) = (None::<OwnedFd>, identity(directory)?);
+    for levels in 0..=most {
+        let from = above_it.as_ref().map_or(directory, AsFd::as_fd);
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let up = looking_up(1, Call::Open, || {
+            rustix::fs::openat(from, c"..", flags, Mode::empty())
+        })?;
+        let above = identity(up.as_fd())?;
+        above_it = Some(up);
+        if above == here {
+            return Ok(levels);
+        }
+        here = above;
+    }
+    Ok(most + 1)
+}
+
 /// Returns the target of a symbolic link.
 pub(super) fn read_link(parent: impl AsFd, name: &CStr) -> Result<Vec<u8>> {
     looking_up(1, Call::Status, || {

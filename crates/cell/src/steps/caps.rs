@@ -53,6 +53,9 @@ pub const PATH: Cap = Cap::new("bytes of path", 4096, Beyond::Error);
 /// them, once for the path and once for what the process may reach.
 pub const LEVELS: Cap = Cap::new("levels of directories", 64, Beyond::Elsewhere);
 
+/// The same on any thread. Some kernels cannot be preempted meanwhile, not even by a thread with real-time priority: 80 µs.
+pub const ALL_LEVELS: Cap = Cap::new("levels of directories", 512, Beyond::Error);
+
 /// Bytes of a path by which the cell's thread changes a directory: it is resolved up to four times.
 pub const CHANGED_PATH: Cap = Cap::new("bytes of path", 256, Beyond::Elsewhere);
 

@@ -1,9 +1,9 @@
 //! The rows: everything that runs on a cell's thread for a guest.
 
 use super::caps::{
-    ALL_HANDLES, ANSWER, ARGUMENTS, BULK, CALL, CALLS_WAITING, CHANGED_PATH, COMPONENTS,
-    COPIED_REGION, Cap, DATA, ELEMENTS, FIELDS, FRAMES, FREED, GLOBALS, HANDLERS, HANDLES, IOVECS,
-    KEY, KEY_PAGE, KEY_PAGE_BYTES, KEYS, LENDS, LEVELS, LINK, LOG_LINE, MESSAGE,
+    ALL_HANDLES, ALL_LEVELS, ANSWER, ARGUMENTS, BULK, CALL, CALLS_WAITING, CHANGED_PATH,
+    COMPONENTS, COPIED_REGION, Cap, DATA, ELEMENTS, FIELDS, FRAMES, FREED, GLOBALS, HANDLERS,
+    HANDLES, IOVECS, KEY, KEY_PAGE, KEY_PAGE_BYTES, KEYS, LENDS, LEVELS, LINK, LOG_LINE, MESSAGE,
     MESSAGE_CAPABILITIES, NAME, NESTED, PAGES, PATH, PERMITTED, POINTERS, POLL_LIST, RANDOM_LIST,
     RANDOM_STEP, REGION_COPY, REQUESTS, SCRUBS, SEGMENTS, STRING, STRING_COUNT, STRINGS,
     SUBSCRIPTIONS, TABLE_BULK, TABLE_ELEMENTS, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP,
@@ -277,43 +277,43 @@ static ROWS: [Row; 352] = [
         .holds("a window of entries")
         .io(),
     row(PREVIEW1, "path_create_directory")
-        .caps(&[PATH, LEVELS, CHANGED_PATH])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_filestat_get")
-        .caps(&[PATH, LEVELS])
+        .caps(&[PATH, LEVELS, ALL_LEVELS])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_filestat_set_times")
-        .caps(&[PATH, LEVELS, CHANGED_PATH])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_link")
-        .caps(&[PATH, LEVELS, CHANGED_PATH])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_readlink")
-        .caps(&[PATH, LEVELS, CHANGED_PATH])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_remove_directory")
-        .caps(&[PATH, LEVELS, CHANGED_PATH])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_rename")
-        .caps(&[PATH, LEVELS, CHANGED_PATH, FREED])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH, FREED])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_symlink")
-        .caps(&[LINK, PATH, LEVELS, CHANGED_PATH])
+        .caps(&[LINK, PATH, LEVELS, ALL_LEVELS, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_unlink_file")
-        .caps(&[PATH, LEVELS, CHANGED_PATH, FREED])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH, FREED])
         .holds("paths")
         .io(),
     row(PREVIEW1, "path_open")
-        .caps(&[PATH, LEVELS, CHANGED_PATH, FREED])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH, FREED])
         .takes(&[Held::Descriptor])
         .holds("a path")
         .io(),
@@ -442,47 +442,47 @@ static ROWS: [Row; 352] = [
         .holds("a window of entries")
         .io(),
     row(FILES, "[method]descriptor.create-directory-at")
-        .caps(&[PATH, LEVELS, CHANGED_PATH])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.stat-at")
-        .caps(&[PATH, LEVELS])
+        .caps(&[PATH, LEVELS, ALL_LEVELS])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.set-times-at")
-        .caps(&[PATH, LEVELS, CHANGED_PATH])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.link-at")
-        .caps(&[PATH, LEVELS, CHANGED_PATH])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.readlink-at")
-        .caps(&[PATH, LEVELS, CHANGED_PATH])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.remove-directory-at")
-        .caps(&[PATH, LEVELS, CHANGED_PATH])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.rename-at")
-        .caps(&[PATH, LEVELS, CHANGED_PATH, FREED])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH, FREED])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.symlink-at")
-        .caps(&[LINK, PATH, LEVELS, CHANGED_PATH])
+        .caps(&[LINK, PATH, LEVELS, ALL_LEVELS, CHANGED_PATH])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.unlink-file-at")
-        .caps(&[PATH, LEVELS, CHANGED_PATH, FREED])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH, FREED])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.metadata-hash-at")
-        .caps(&[PATH, LEVELS])
+        .caps(&[PATH, LEVELS, ALL_LEVELS])
         .holds("paths")
         .io(),
     row(FILES, "[method]descriptor.open-at")
-        .caps(&[PATH, LEVELS, CHANGED_PATH, FREED])
+        .caps(&[PATH, LEVELS, ALL_LEVELS, CHANGED_PATH, FREED])
         .takes(DESCRIPTOR)
         .holds("a path")
         .io(),

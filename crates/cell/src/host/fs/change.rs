@@ -230,6 +230,7 @@ pub(crate) fn attempt(
     }
     let (account, start, path) = (account.clone(), start.clone(), path.to_owned());
     Try::elsewhere(Elsewhere::on_names(start.class), move || {
+        start.check_depth(&path)?;
         let there = Place {
             account: &account,
             site: Site::Blocking,
@@ -369,6 +370,7 @@ pub(crate) fn attempt_pair(
     let (account, from, to) = (account.clone(), from.clone(), to.clone());
     let (old, new) = (old.to_owned(), new.to_owned());
     Try::elsewhere(Elsewhere::on_names(from.class), move || {
+        from.check_depth(&old).and_then(|()| to.check_depth(&new))?;
         let there = Pair {
             account: &account,
             site: Site::Blocking,
@@ -426,6 +428,7 @@ pub(crate) fn attempt_read_link(
     }
     let (start, path) = (start.clone(), path.to_owned());
     Try::elsewhere(Elsewhere::on_names(start.class), move || {
+        start.check_depth(&path)?;
         read_link(Site::Blocking, start.as_fd(), &path)
     })
 }

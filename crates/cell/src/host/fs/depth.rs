@@ -5,11 +5,15 @@
 //! name. So the cell's thread takes a path only if it and its start have few levels together
 //! ([`LEVELS`](crate::steps::caps::LEVELS)).
 //!
+//! Nor does any thread take one with more than [`ALL_LEVELS`](crate::steps::caps::ALL_LEVELS): a kernel without preemption
+//! keeps a cell that shares the processor waiting for as long.
+//!
 //! A directory knows its depth from how it was opened, until a directory may have been moved. Then the kernel says it,
 //! once for each move: some 1.5 µs, and up to 30 µs for a path of 4 KiB.
 
 use crate::host::kernel;
-use crate::steps::caps::LEVELS;
+use crate::steps::caps::{ALL_LEVELS, LEVELS};
+use rustix::io::{Errno, Result};
 use std::ffi::CStr;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -67,9 +71,6 @@ impl Depth {
     pub(super) fn takes(&self, directory: BorrowedFd<'_>, path: &CStr) -> bool {
         let more = names(path);
         let is_short = |levels: u32| u64::from(levels.saturating_add(more)) <= LEVELS.most;
-        if u64::from(more) > LEVELS.most {
-            return false;
-        }
         let moves = MOVES.load(Ordering::Acquire);
         let (levels, is_exact, since) = parts(self.0.load(Ordering::Relaxed));
         let is_current = since == moves && MOVING.load(Ordering::Acquire) == 0;
@@ -81,6 +82,26 @@ impl Depth {
         self.0
             .store(known(levels | EXACT, moves), Ordering::Relaxed);
         is_short(levels)
+    }
+
+    /// Checks that a path from the directory is followed at all. On a thread that may block: walks up where the kernel
+    /// cannot say how deep the directory is, for half a millisecond at the most.
+    ///
+    /// # Errors
+    /// `NAMETOOLONG` if it and the path have too many levels together.
+    pub(super) fn check(&self, directory: BorrowedFd<'_>, path: &CStr) -> Result<()> {
+        if self.takes(directory, path) {
+            return Ok(());
+        }
+        let most = ALL_LEVELS.most as u32;
+        let levels = match parts(self.0.load(Ordering::Relaxed)).0 {
+            levels if levels == !EXACT => kernel::levels_up(directory, most)?,
+            levels => levels,
+        };
+        match levels.saturating_add(names(path)) <= most {
+            true => Ok(()),
+            false => Err(Errno::NAMETOOLONG),
+        }
     }
 }
 
@@ -121,6 +142,7 @@ impl Drop for Move {
 mod tests {
     use super::{Depth, Move, names};
     use crate::host::kernel;
+    use rustix::io::Errno;
     use std::ffi::CString;
     use std::os::fd::AsFd as _;
 
@@ -155,6 +177,34 @@ mod tests {
         let leads_up = CString::new([".."; 60].join("/")).expect("no zero");
         let up = (below.0.below(&leads_up), open(root.path()));
         assert!(up.0.takes(up.1.as_fd(), &path(40)));
+    }
+
+    #[test]
+    fn no_thread_follows_a_path_with_more_than_all_levels() {
+        let _turn = kernel::faults::Turn::take();
+        let root = tempfile::tempdir().expect("a directory");
+        let start = kernel::open_ambient(root.path()).expect("opened");
+        let depth = Depth::of_start();
+        assert_eq!(depth.check(start.as_fd(), &path(512)), Ok(()));
+        assert_eq!(
+            depth.check(start.as_fd(), &path(513)),
+            Err(Errno::NAMETOOLONG)
+        );
+        // Its path is longer than the kernel says: the levels are counted.
+        let name = "d".repeat(200);
+        let mut deep = start;
+        for _ in 0..30 {
+            rustix::fs::mkdirat(&deep, name.as_str(), rustix::fs::Mode::RWXU).expect("made");
+            let flags = rustix::fs::OFlags::RDONLY | rustix::fs::OFlags::DIRECTORY;
+            deep = rustix::fs::openat(&deep, name.as_str(), flags, rustix::fs::Mode::empty())
+                .expect("opened");
+        }
+        let depth = Depth::unknown();
+        assert_eq!(depth.check(deep.as_fd(), &path(400)), Ok(()));
+        assert_eq!(
+            depth.check(deep.as_fd(), &path(500)),
+            Err(Errno::NAMETOOLONG)
+        );
     }
 
     #[test]

@@ -129,6 +129,14 @@ impl Node {
         self.depth.takes(self.as_fd(), path)
     }
 
+    /// Checks that a path from here is followed at all, on a thread that may block.
+    ///
+    /// # Errors
+    /// `NAMETOOLONG` if it leads too far down.
+    pub(super) fn check_depth(&self, path: &CStr) -> Result<()> {
+        self.depth.check(self.as_fd(), path)
+    }
+
     /// Returns the node with its payer: the growth of the file is counted.
     pub(super) fn of(mut self, files: &Arc<Files>, status: &Statx, is_synchronous: bool) -> Self {
         self.is_synchronous = is_synchronous;

@@ -70,6 +70,7 @@ impl Request {
         }
         let (files, start, path) = (files.clone(), start.clone(), path.to_owned());
         Try::elsewhere(Elsewhere::on_names(start.class), move || {
+            start.check_depth(&path)?;
             // Files that the tenant has closed are really closed before it gets others.
             while files.account().is_backed_up() {
                 std::thread::sleep(CLOSING);

@@ -165,6 +165,7 @@ pub(crate) fn attempt_status(
     let (start, path) = (start.clone(), path.to_owned());
     // The other thread closes the file, too.
     Try::elsewhere(Elsewhere::on_names(start.class), move || {
+        start.check_depth(&path)?;
         Ok(find(Site::Blocking, start.as_fd(), &path, follow)?.0)
     })
 }
