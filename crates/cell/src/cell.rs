@@ -131,7 +131,8 @@ impl Cell {
         data_limit::raise()?;
         // Before the first engine, which may compile.
         compile_threads::start()?;
-        config.preemption = config.preemption.or_fallback(engine_config);
+        config.preemption =
+            compile_threads::alone(|| config.preemption.or_fallback(engine_config))?;
         heap::make_predictable();
         limit::raise();
         let places = mappings::MEMORY * config.max_memories as u64;

@@ -12,6 +12,7 @@ use crate::mappings::{self, Mappings};
 use crate::pools::Pools;
 use leasehold_preempt::{Companion, Mechanism};
 use leasehold_slots::stack_class::StackClass;
+use leasehold_wasm::compile_threads;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wasmtime::Engine;
 
@@ -75,7 +76,7 @@ impl Engines {
         let engine =
             Engine::new(&config).map_err(|error| anyhow::anyhow!("the wasm engine: {error:#}"))?;
         Ok(EngineParts {
-            companion: Companion::new(&engine, self.mechanism)?,
+            companion: compile_threads::alone(|| Companion::new(&engine, self.mechanism))??,
             linkers: Linkers::new(
                 engine.clone(),
                 Link {

@@ -192,6 +192,37 @@ fn every_thread_of_a_process_with_guests_is_confined() {
 }
 
 #[test]
+fn threads_that_compile_are_made_for_what_is_not_in_the_cache() {
+    let home = Home::new();
+    let spin = guest("spin.wasm");
+    let run = || Running(home.command(&["run", &spin]).spawn().expect("starts"));
+    let wait = |of: &Running, holds: &dyn Fn(u32) -> bool| {
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !holds(of.0.id()) {
+            assert!(Instant::now() < deadline);
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    };
+    let compiles = |process| {
+        let threads = threads(process);
+        threads.iter().any(|(name, _)| name == "leasehold-code0")
+    };
+    let compiled = run();
+    wait(&compiled, &compiles);
+    wait_until_confined(compiled.0.id());
+    drop(compiled);
+    home.run(&["run", "--kill-after", "50ms", &spin]);
+    let cached = run();
+    let cache = home.text("cache");
+    wait(&cached, &|process| {
+        let mapped = fs::read_to_string(format!("/proc/{process}/maps"));
+        mapped.is_ok_and(|mapped| mapped.contains(&cache))
+    });
+    wait_until_confined(cached.0.id());
+    assert!(!compiles(cached.0.id()));
+}
+
+#[test]
 fn without_confinement_nothing_is_confined_and_the_report_says_so() {
     let home = Home::new();
     let spin = guest("spin.wasm");

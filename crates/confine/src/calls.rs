@@ -81,7 +81,7 @@ impl Thread {
             Thread::Front => &[COMMON, MEMORY, WAITING, STREAMS, TCP, ACCEPTED, RESETS],
             Thread::Outgoing => &[COMMON, MEMORY, WAITING, STREAMS, TCP, REQUESTS],
             Thread::Control => &[COMMON, MEMORY, WAITING, STREAMS, ACCEPTED, POLICY],
-            Thread::Compiler => &[COMMON, MEMORY, THREADS, POLICY],
+            Thread::Compiler => &[COMMON, MEMORY, THREADS, POLICY, URGENCY],
         }
     }
 
@@ -117,6 +117,8 @@ pub(crate) enum Condition {
     Zero { argument: u8 },
     /// The argument is the identity of this process.
     ThisProcess { argument: u8 },
+    /// The first two arguments, a kind of thing and which of it, name the calling thread.
+    ThisThread,
 }
 
 const fn always(number: c_long) -> Call {
@@ -374,6 +376,12 @@ const THREADS: &[Call] = &[
     always(libc::SYS_set_robust_list),
     always(libc::SYS_rseq),
 ];
+
+/// Its own urgency, which it can lower: no thread has the privilege to raise it.
+const URGENCY: &[Call] = &[Call {
+    number: libc::SYS_setpriority,
+    condition: Condition::ThisThread,
+}];
 
 /// The one-shot timer of a cell.
 const TIMERS: &[Call] = &[

@@ -74,8 +74,9 @@ fn rules<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Result<Rules, Fil
     let mut rules = Rules::new();
     for call in calls.clone() {
         let of_call = rules.entry(call.number).or_default();
-        if let Some(condition) = condition(call.condition)? {
-            of_call.push(SeccompRule::new(vec![condition])?);
+        let conditions = conditions(call.condition)?;
+        if !conditions.is_empty() {
+            of_call.push(SeccompRule::new(conditions)?);
         }
     }
     let unconditional = calls.filter(|call| matches!(call.condition, Condition::Always));
@@ -85,22 +86,28 @@ fn rules<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Result<Rules, Fil
     Ok(rules)
 }
 
-fn condition(condition: Condition) -> Result<Option<SeccompCondition>, FilterError> {
+/// What must hold together.
+fn conditions(condition: Condition) -> Result<Vec<SeccompCondition>, FilterError> {
     use SeccompCmpArgLen::{Dword, Qword};
     use SeccompCmpOp::{Eq, MaskedEq};
-    let (argument, length, operator, value) = match condition {
-        Condition::Always => return Ok(None),
+    let this_process = u64::from(std::process::id());
+    let conditions = match condition {
+        Condition::Always => Vec::new(),
         Condition::Masked {
             argument,
             mask,
             value,
-        } => (argument, Dword, MaskedEq(mask.into()), value.into()),
-        Condition::Zero { argument } => (argument, Qword, Eq, 0),
-        Condition::ThisProcess { argument } => (argument, Dword, Eq, u64::from(std::process::id())),
+        } => vec![(argument, Dword, MaskedEq(mask.into()), value.into())],
+        Condition::Zero { argument } => vec![(argument, Qword, Eq, 0)],
+        Condition::ThisProcess { argument } => vec![(argument, Dword, Eq, this_process)],
+        Condition::ThisThread => vec![(0, Dword, Eq, libc::PRIO_PROCESS.into()), (1, Dword, Eq, 0)],
     };
-    Ok(Some(SeccompCondition::new(
-        argument, length, operator, value,
-    )?))
+    let made = conditions
+        .into_iter()
+        .map(|(argument, length, operator, value)| {
+            SeccompCondition::new(argument, length, operator, value)
+        });
+    Ok(made.collect::<Result<_, _>>()?)
 }
 
 fn compile(

@@ -233,6 +233,7 @@ impl Compiled {
         };
         let binary = copy_segments_at_start(&binary, most)?;
         let binary = chunk_bulk_operations(&binary, form.bulk_bytes())?;
+        compile_threads::make().map_err(ProgramError::Threads)?;
         let code = if component {
             Code::Component(Component::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
         } else {

@@ -137,6 +137,9 @@ pub enum ProgramError {
     /// The engine refused a program that had passed validation.
     #[error("the engine refused the program: {0:#}")]
     Engine(wasmtime::Error),
+    /// The host refused a thread that compiles.
+    #[error("threads for compiling: {0}")]
+    Threads(io::Error),
 }
 
 impl ProgramError {
