@@ -175,7 +175,7 @@ impl Cell {
                     }
                 })?
         };
-        let Place { core, own_core } = placed
+        let Placement { core, own_core } = placed
             .recv()
             .map_err(|_| anyhow::anyhow!("the cell's thread ended at once"))?;
         let io = Arc::new(Io::start(core)?);
@@ -795,7 +795,7 @@ fn run(
 
 /// Sets the core and priority that the configuration requests, and reports the core that the cell's
 /// other threads avoid.
-fn take_place(config: &CellConfig, place: &Sender<Place>) -> (Realtime, Option<OwnCore>) {
+fn take_place(config: &CellConfig, place: &Sender<Placement>) -> (Realtime, Option<OwnCore>) {
     if let Some(cpu) = config.cpu
         && let Err(error) = own_core::bind(cpu)
     {
@@ -814,12 +814,12 @@ fn take_place(config: &CellConfig, place: &Sender<Place>) -> (Realtime, Option<O
     let own_core = own.as_ref().map(|own| own.core);
     // On a single core, the other threads cannot avoid it.
     let core = config.cpu.or(own_core.filter(|_| cores > 1));
-    let _ = place.send(Place { core, own_core });
+    let _ = place.send(Placement { core, own_core });
     (realtime, own)
 }
 
 /// Where a cell's thread runs.
-struct Place {
+struct Placement {
     /// The core that it is pinned to, if any.
     core: Option<usize>,
     /// The same core, if no other cell is pinned to it.

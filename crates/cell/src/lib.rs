@@ -164,7 +164,7 @@ pub use leasehold_reserve::{Order, Shielding, Supply};
 pub use leasehold_slots::stack_class::StackClass;
 pub use leasehold_slots::{slot, stack};
 pub use leasehold_wasm::artifact::CodeCache;
-pub use leasehold_wasm::refused::{Function, Place};
+pub use leasehold_wasm::refused::{Function, SourcePosition};
 pub use leasehold_wasm::{exceptions, image};
 pub use meter::Held;
 pub use program::{Program, ProgramError};

@@ -15,13 +15,13 @@ pub(crate) struct Part {
 
 /// Where in a file a call reads or writes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Place {
+pub(crate) struct FilePosition {
     pub(crate) offset: u64,
     /// `RWF_NOWAIT`, `RWF_APPEND`.
     pub(crate) flags: libc::c_int,
 }
 
-impl Place {
+impl FilePosition {
     /// `preadv2` takes -1 for the file's own position, and anything else negative for invalid.
     fn offset(self) -> Result<libc::off_t> {
         libc::off_t::try_from(self.offset).map_err(|_| Errno::INVAL)
@@ -76,7 +76,7 @@ pub(crate) fn read(
     file: BorrowedFd<'_>,
     memory: &mut [u8],
     parts: &[Part],
-    place: Place,
+    place: FilePosition,
 ) -> Result<usize> {
     let to = Vectors::of((memory.as_mut_ptr(), memory.len()), parts)?;
     let (file, offset) = (file.as_raw_fd(), place.offset()?);
@@ -91,7 +91,7 @@ pub(crate) fn write(
     file: BorrowedFd<'_>,
     memory: &[u8],
     parts: &[Part],
-    place: Place,
+    place: FilePosition,
 ) -> Result<usize> {
     let from = Vectors::of((memory.as_ptr().cast_mut(), memory.len()), parts)?;
     let (file, offset) = (file.as_raw_fd(), place.offset()?);
@@ -132,11 +132,11 @@ fn last_error() -> Errno {
 
 #[cfg(test)]
 mod tests {
-    use super::{MOST_PARTS, Part, Place, read, write};
+    use super::{FilePosition, MOST_PARTS, Part, read, write};
     use rustix::io::Errno;
     use std::os::fd::AsFd as _;
 
-    const START: Place = Place {
+    const START: FilePosition = FilePosition {
         offset: 0,
         flags: 0,
     };

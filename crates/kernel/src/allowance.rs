@@ -111,8 +111,8 @@ pub(crate) fn rejoin<B: Backing>(groups: &mut Objects<B>, handle: Handle<Allowan
 fn tally<B: Backing>(groups: &mut Objects<B>, mut source: Source, change: impl Fn(u32) -> u32) {
     loop {
         match source {
-            Source::Owner { place, .. } => {
-                if let Some(owner) = table::capability_mut(groups, place) {
+            Source::Owner { key, .. } => {
+                if let Some(owner) = table::capability_mut(groups, key) {
                     owner.units = change(owner.units);
                 }
                 return;
@@ -135,8 +135,8 @@ fn live<B: Backing>(groups: &Objects<B>, handle: Handle<Allowance>) -> Option<Al
     let mut source = allowance.source;
     loop {
         match source {
-            Source::Owner { place, derived } => {
-                let owner = table::capability(groups, place)?;
+            Source::Owner { key, derived } => {
+                let owner = table::capability(groups, key)?;
                 return (owner.derived == derived).then_some(allowance);
             }
             Source::Allowance(handle) => source = groups.get(handle)?.source,

@@ -108,9 +108,10 @@ impl Capability {
     }
 }
 
-/// The place of a capability in any tenant's table, stale once the capability is dropped.
+/// The place of a capability in any tenant's table, with the generation that the place had: stale
+/// once the capability is dropped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct CapabilityKey {
     pub(crate) leaf: Handle<Leaf>,
     pub(crate) position: u8,
     pub(crate) generation: u32,
@@ -120,7 +121,7 @@ pub(crate) struct Place {
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Derivation {
     pub(crate) object: RawHandle,
-    pub(crate) parent: Place,
+    pub(crate) parent: CapabilityKey,
     /// The parent's `derived` at the time.
     pub(crate) derived: u32,
     pub(crate) granted: Option<Granted>,
@@ -181,7 +182,7 @@ pub(crate) struct Allowance {
 pub(crate) enum Source {
     /// From the budget of the object's owner: its capability, whose `units` include these links
     /// as long as its `derived` is still this.
-    Owner { place: Place, derived: u32 },
+    Owner { key: CapabilityKey, derived: u32 },
     /// From the delegator's own allowance.
     Allowance(Handle<Allowance>),
 }
@@ -196,7 +197,7 @@ pub(crate) struct Target {
 /// A capability on its way from one table to another (or to another place of the same).
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Transfer {
-    pub(crate) parent: Place,
+    pub(crate) parent: CapabilityKey,
     /// The parent as it is when the transfer begins.
     pub(crate) from: Capability,
     pub(crate) rights: Rights,

@@ -11,8 +11,8 @@ use leasehold_reclaim::{Backing, Handle};
 
 use crate::allowance;
 use crate::capability::{
-    Allowance, Capability, Derivation, Granted, ObjectClass, Origin, Place, Selector, Source,
-    Transfer,
+    Allowance, Capability, CapabilityKey, Derivation, Granted, ObjectClass, Origin, Selector,
+    Source, Transfer,
 };
 use crate::derivation::{DERIVATION_DEPTH, trace};
 use crate::id::TenantId;
@@ -49,7 +49,7 @@ impl<B: Backing> Kernel<B> {
     /// [`Errno::BadSelector`], [`Errno::Rights`] for [`Selector::OWN`], and [`Errno::Busy`] for
     /// the original of a tenant that has not ended.
     pub fn capability_drop(&mut self, caller: TenantId, capability: Selector) -> Result<(), Errno> {
-        let (place, &held) = self.find(caller, capability)?;
+        let (key, &held) = self.find(caller, capability)?;
         if capability.index() == Selector::OWN.index() {
             return Err(Errno::Rights);
         }
@@ -59,7 +59,7 @@ impl<B: Backing> Kernel<B> {
             }
             self.end_object(object, held.class);
         }
-        self.vacate(caller, place, capability.index())
+        self.vacate(caller, key, capability.index())
     }
 
     /// Invalidates everything derived from a capability, wherever it went; the capability
@@ -72,7 +72,7 @@ impl<B: Backing> Kernel<B> {
         caller: TenantId,
         capability: Selector,
     ) -> Result<(), Errno> {
-        let (place, held) = self.find(caller, capability)?;
+        let (key, held) = self.find(caller, capability)?;
         if capability.index() == Selector::OWN.index() {
             return Err(Errno::Rights);
         }
@@ -80,7 +80,7 @@ impl<B: Backing> Kernel<B> {
         // After 2^32 revocations a number would repeat, and a derivation that was kept for all of
         // them would become valid again. The call is refused instead.
         let derived = held.derived.checked_add(1).ok_or(Errno::Limit)?;
-        if let Some(held) = table::capability_mut(&mut self.groups, place) {
+        if let Some(held) = table::capability_mut(&mut self.groups, key) {
             held.derived = derived;
             held.units = 0;
         }
@@ -221,7 +221,7 @@ impl<B: Backing> Kernel<B> {
                 .charge(payer, unit, u64::from(n))
                 .map_err(errno)?;
             Source::Owner {
-                place: transfer.parent,
+                key: transfer.parent,
                 derived: transfer.from.derived,
             }
         } else {
@@ -246,8 +246,8 @@ impl<B: Backing> Kernel<B> {
                 return Err(errno(refused));
             }
         };
-        if let Source::Owner { place, .. } = source
-            && let Some(owner) = table::capability_mut(&mut self.groups, place)
+        if let Source::Owner { key, .. } = source
+            && let Some(owner) = table::capability_mut(&mut self.groups, key)
         {
             owner.units += n;
         }
@@ -282,14 +282,14 @@ impl<B: Backing> Kernel<B> {
     pub(crate) fn vacate(
         &mut self,
         tenant: TenantId,
-        place: Place,
+        key: CapabilityKey,
         index: u32,
     ) -> Result<(), Errno> {
         let &Tenant {
             group, mut table, ..
         } = self.tenant(tenant)?;
         let held = table
-            .vacate(&mut self.groups, place, index)
+            .vacate(&mut self.groups, key, index)
             .ok_or(Errno::BadSelector)?;
         self.tenant_mut(tenant)?.table = table;
         self.groups

@@ -8,7 +8,7 @@ use leasehold_reclaim::{
 
 use crate::allowance;
 use crate::capability::{
-    Allowance, Capability, Derivation, LEAF, ObjectClass, Place, Selector, Target,
+    Allowance, Capability, CapabilityKey, Derivation, LEAF, ObjectClass, Selector, Target,
 };
 use crate::deadline::rearmed::Rearmed;
 use crate::derivation::trace;
@@ -310,7 +310,7 @@ impl<B: Backing> Kernel<B> {
         &self,
         tenant: TenantId,
         selector: Selector,
-    ) -> Result<(Place, &Capability), Errno> {
+    ) -> Result<(CapabilityKey, &Capability), Errno> {
         self.tenant(tenant)?.table.find(&self.groups, selector)
     }
 

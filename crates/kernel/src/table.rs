@@ -8,7 +8,7 @@ use leasehold_abi::Errno;
 use leasehold_reclaim::{Backing, Class, GroupId, Handle, RawHandle};
 
 use crate::capability::{
-    Capability, Cell, Content, INDEX_BITS, LEAF, LEAF_BITS, Leaf, Place, Selector,
+    Capability, CapabilityKey, Cell, Content, INDEX_BITS, LEAF, LEAF_BITS, Leaf, Selector,
 };
 use crate::link::Objects;
 use crate::refusal::errno;
@@ -208,10 +208,10 @@ impl Table {
     pub(crate) fn vacate<B: Backing>(
         &mut self,
         groups: &mut Objects<B>,
-        place: Place,
+        key: CapabilityKey,
         index: u32,
     ) -> Option<Capability> {
-        let cell = cell_mut(groups, place)?;
+        let cell = cell_mut(groups, key)?;
         let Content::Taken(capability) = cell.content else {
             return None;
         };
@@ -232,12 +232,12 @@ impl Table {
         &self,
         groups: &'a Objects<B>,
         selector: Selector,
-    ) -> Result<(Place, &'a Capability), Errno> {
-        let (place, capability) = self
+    ) -> Result<(CapabilityKey, &'a Capability), Errno> {
+        let (key, capability) = self
             .at(groups, selector.index())
             .ok_or(Errno::BadSelector)?;
-        if selector.is_of(place.generation) {
-            Ok((place, capability))
+        if selector.is_of(key.generation) {
+            Ok((key, capability))
         } else {
             Err(Errno::BadSelector)
         }
@@ -249,7 +249,7 @@ impl Table {
         &self,
         groups: &'a Objects<B>,
         index: u32,
-    ) -> Option<(Place, &'a Capability)> {
+    ) -> Option<(CapabilityKey, &'a Capability)> {
         if index >= self.next {
             return None;
         }
@@ -263,7 +263,7 @@ impl Table {
             return None;
         };
         Some((
-            Place {
+            CapabilityKey {
                 leaf,
                 position: position as u8,
                 generation: *generation,
@@ -291,10 +291,13 @@ pub(crate) fn fill<B: Backing>(
 
 /// The capability at a place in any table, unless it was dropped or its tenant has ended.
 #[inline]
-pub(crate) fn capability<B: Backing>(groups: &Objects<B>, place: Place) -> Option<&Capability> {
-    let cell = &groups.get(place.leaf)?.cells[usize::from(place.position)];
+pub(crate) fn capability<B: Backing>(
+    groups: &Objects<B>,
+    key: CapabilityKey,
+) -> Option<&Capability> {
+    let cell = &groups.get(key.leaf)?.cells[usize::from(key.position)];
     match &cell.content {
-        Content::Taken(capability) if cell.generation == place.generation => Some(capability),
+        Content::Taken(capability) if cell.generation == key.generation => Some(capability),
         _ => None,
     }
 }
@@ -302,17 +305,17 @@ pub(crate) fn capability<B: Backing>(groups: &Objects<B>, place: Place) -> Optio
 /// Like [`capability`], to be changed.
 pub(crate) fn capability_mut<B: Backing>(
     groups: &mut Objects<B>,
-    place: Place,
+    key: CapabilityKey,
 ) -> Option<&mut Capability> {
-    match &mut cell_mut(groups, place)?.content {
+    match &mut cell_mut(groups, key)?.content {
         Content::Taken(capability) => Some(capability),
         Content::Vacant(_) => None,
     }
 }
 
-fn cell_mut<B: Backing>(groups: &mut Objects<B>, place: Place) -> Option<&mut Cell> {
-    let cell = &mut groups.get_mut(place.leaf)?.cells[usize::from(place.position)];
-    (cell.generation == place.generation).then_some(cell)
+fn cell_mut<B: Backing>(groups: &mut Objects<B>, key: CapabilityKey) -> Option<&mut Cell> {
+    let cell = &mut groups.get_mut(key.leaf)?.cells[usize::from(key.position)];
+    (cell.generation == key.generation).then_some(cell)
 }
 
 /// Place of an index in its leaf.

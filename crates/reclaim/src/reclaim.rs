@@ -72,14 +72,14 @@ pub struct Outcome {
 
 /// A record, as long as its generation does not change.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct RecordKey {
     index: u32,
     generation: u32,
 }
 
-impl Place {
+impl RecordKey {
     fn of<B: Backing, L: Copy>(groups: &Groups<B, L>, index: u32) -> Self {
-        Place {
+        RecordKey {
             index,
             generation: groups.table.generation(index),
         }
@@ -93,9 +93,9 @@ impl Place {
 #[derive(Debug, Clone, Copy)]
 enum Phase {
     /// Making the groups below a child stale, parents first; `up` on the way back.
-    Mark { at: Place, up: bool },
+    Mark { at: RecordKey, up: bool },
     /// Taking groups apart one by one, children first.
-    Unwind { at: Place },
+    Unwind { at: RecordKey },
     /// Severing the scrub entries of a root's tree, then releasing it as a whole.
     Sever,
     /// Giving the pages of a switched arena back.
@@ -111,8 +111,8 @@ enum Phase {
 #[derive(Debug)]
 #[must_use = "a group that is only marked keeps its memory"]
 pub struct Reclaim {
-    top: Place,
-    root: Place,
+    top: RecordKey,
+    root: RecordKey,
     phase: Phase,
     outcome: Outcome,
 }
@@ -163,7 +163,7 @@ impl Reclaim {
         !matches!(self.phase, Phase::Discard { .. } | Phase::Done)
     }
 
-    fn mark<B: Backing, L: Copy>(&mut self, groups: &mut Groups<B, L>, at: Place, up: bool) {
+    fn mark<B: Backing, L: Copy>(&mut self, groups: &mut Groups<B, L>, at: RecordKey, up: bool) {
         // Another reclamation may have released the place: start again, marks are kept.
         let (index, up) = if at.holds(groups) {
             (at.index, up)
@@ -186,7 +186,7 @@ impl Reclaim {
             }
         };
         self.phase = Phase::Mark {
-            at: Place::of(groups, next),
+            at: RecordKey::of(groups, next),
             up,
         };
     }
@@ -195,7 +195,7 @@ impl Reclaim {
         &mut self,
         groups: &mut Groups<B, L>,
         sever: &mut (impl Sever<B, L> + ?Sized),
-        at: Place,
+        at: RecordKey,
     ) {
         let index = if at.holds(groups) {
             at.index
@@ -206,7 +206,7 @@ impl Reclaim {
         let (child, parent) = (record.first_child, record.parent);
         if child != NIL {
             self.phase = Phase::Unwind {
-                at: Place::of(groups, child),
+                at: RecordKey::of(groups, child),
             };
         } else if let Some(link) = groups.pop_entry(index) {
             self.outcome.scrubbed += 1;
@@ -220,7 +220,7 @@ impl Reclaim {
                 self.phase = Phase::Done;
             } else {
                 self.phase = Phase::Unwind {
-                    at: Place::of(groups, parent),
+                    at: RecordKey::of(groups, parent),
                 };
             }
             if parent == NIL {
@@ -278,7 +278,7 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         self.table.mark(index);
         let record = self.table.at(index);
         let is_root = record.root == index;
-        let (top, root) = (Place::of(self, index), Place::of(self, record.root));
+        let (top, root) = (RecordKey::of(self, index), RecordKey::of(self, record.root));
         let phase = match self.config.mode {
             Mode::Grouped if is_root => Phase::Sever,
             // The groups below a root went stale with it.

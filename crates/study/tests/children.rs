@@ -1,7 +1,7 @@
 //! Neighbours and victims that are processes: this test plays the program that starts them, and is
 //! started again as each of them.
 
-use leasehold_study::neighbour::{Interval, Load, Neighbour, Place};
+use leasehold_study::neighbour::{Distance, Interval, Load, Neighbour};
 use leasehold_study::{Options, child, clock, find};
 
 fn main() {
@@ -41,7 +41,7 @@ fn main() {
 fn stamps_are_comparable() {
     for load in [Load::Compute, Load::Map, Load::Spawn] {
         let start_ns = clock::monotonic_ns();
-        let neighbour = Neighbour::start(load, Place::Process, 0).expect("started");
+        let neighbour = Neighbour::start(load, Distance::Process, 0).expect("started");
         let diary = neighbour.finish().expect("finished");
         let whole = Interval {
             start_ns,
@@ -58,7 +58,7 @@ fn stamps_are_comparable() {
 }
 
 fn no_such_processor() {
-    assert!(Neighbour::start(Load::Compute, Place::Process, 1 << 20).is_err());
+    assert!(Neighbour::start(Load::Compute, Distance::Process, 1 << 20).is_err());
 }
 
 fn dropping_ends() {
@@ -67,23 +67,23 @@ fn dropping_ends() {
         std::fs::read_to_string(own).expect("children of this thread")
     };
     let before = children();
-    let neighbour = Neighbour::start(Load::Compute, Place::Process, 0).expect("started");
+    let neighbour = Neighbour::start(Load::Compute, Distance::Process, 0).expect("started");
     assert_ne!(children(), before);
     drop(neighbour);
     assert_eq!(children(), before);
 }
 
 fn furthest_works() {
-    let place = Place::furthest(0);
+    let place = Distance::furthest(0);
     let neighbour = Neighbour::start(Load::Map, place, 0).expect("started");
     let own = std::fs::read_to_string("/proc/self/cgroup").expect("readable");
     let children = format!("/proc/self/task/{}/children", std::process::id());
     let child = std::fs::read_to_string(children).expect("children of this thread");
     let his = std::fs::read_to_string(format!("/proc/{}/cgroup", child.trim())).expect("readable");
-    assert_eq!(his != own, place == Place::Container, "{his}");
+    assert_eq!(his != own, place == Distance::Container, "{his}");
     let named = |line: &str| Some(line.split_once("/leasehold-neighbour-")?.1.to_owned());
     let cgroup = his.lines().find_map(named);
-    assert_eq!(cgroup.is_some(), place == Place::Container, "{his}");
+    assert_eq!(cgroup.is_some(), place == Distance::Container, "{his}");
     assert!(!neighbour.finish().expect("finished").operations.is_empty());
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").expect("readable");
     let mut trees = mounts.lines().filter_map(|line| line.split(' ').nth(4));

@@ -8,7 +8,7 @@ use thiserror::Error;
 use wasmparser::BinaryReaderError;
 
 use crate::limits::{self, MAX_DATA_BYTES, MAX_INSTANCES, MAX_PROGRAM_BYTES, MAX_TEXT_BYTES};
-use crate::refused::{self, Place};
+use crate::refused::{self, SourcePosition};
 
 /// Why a program was refused. Each is one line that says what is wrong with the file.
 #[derive(Debug, Error)]
@@ -56,7 +56,7 @@ pub enum ProgramError {
         /// Names of the features.
         names: Vec<String>,
         /// Where they are used first.
-        place: Option<Place>,
+        place: Option<SourcePosition>,
     },
     /// Imports what Leasehold does not offer.
     #[error("made for another world: nothing here offers {}", imports.join(", "))]

@@ -21,7 +21,7 @@ use crate::error::ProgramError;
 use crate::exceptions;
 use crate::handlers::{HandlerCount, MOST_TAGS, Scopes};
 use crate::limits::HANDLERS;
-use crate::refused::{self, Function, Place};
+use crate::refused::{self, Function, SourcePosition};
 
 /// Most bytes of component sections, each counted as often as its component is instantiated. The engine
 /// compiles what they say as often.
@@ -392,7 +392,7 @@ fn check_memory(memory: &MemoryType, offset: usize) -> Result<(), ProgramError> 
     let (offset, function) = (offset as u64, None);
     Err(refused::refusal(
         refused::SHARED_MEMORY,
-        Place { offset, function },
+        SourcePosition { offset, function },
     ))
 }
 
@@ -452,7 +452,10 @@ impl Body<'_> {
             let (count, ty) = groups.read()?;
             if let Some(feature) = refused::refused_type(ty) {
                 let function = None;
-                return Err(refused::refusal(feature, Place { offset, function }));
+                return Err(refused::refusal(
+                    feature,
+                    SourcePosition { offset, function },
+                ));
             }
             locals += u64::from(count);
         }
@@ -574,7 +577,7 @@ impl ModuleTypes {
             let (offset, function) = (offset as u64, None);
             return Err(refused::refusal(
                 refused::REFERENCES_IN_EXCEPTIONS,
-                Place { offset, function },
+                SourcePosition { offset, function },
             ));
         }
         self.tags.push(ty);
@@ -679,7 +682,10 @@ fn count_body(part: &mut Part, module: &ModuleTypes, body: &Body<'_>) -> Result<
         let operator = operators.read()?;
         if let Some(feature) = refused::refused_instruction(&operator) {
             let function = None;
-            return Err(refused::refusal(feature, Place { offset, function }));
+            return Err(refused::refusal(
+                feature,
+                SourcePosition { offset, function },
+            ));
         }
         table_uses += u64::from(uses_table(&operator));
         part.uses_exceptions |=

@@ -21,7 +21,7 @@ use crate::limits::NAME;
 
 /// Where a program uses something.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Place {
+pub struct SourcePosition {
     /// In bytes from the start of the file (of the translated binary, for text).
     pub offset: u64,
     /// The function that contains the place, if any.
@@ -37,7 +37,7 @@ pub struct Function {
     pub name: Option<String>,
 }
 
-impl fmt::Display for Place {
+impl fmt::Display for SourcePosition {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.function {
             Some(Function { index, name }) => {
@@ -156,7 +156,7 @@ fn known_as(name: &str) -> String {
 }
 
 /// The refusal of a program for one feature.
-pub(crate) fn refusal(feature: &str, place: Place) -> ProgramError {
+pub(crate) fn refusal(feature: &str, place: SourcePosition) -> ProgramError {
     ProgramError::Features {
         names: vec![known_as(feature)],
         place: Some(place),
@@ -311,7 +311,7 @@ fn is_beyond(payload: &Payload<'_>, offset: usize) -> bool {
 }
 
 /// The place at an offset.
-fn place_of(binary: &[u8], offset: usize) -> Place {
+fn place_of(binary: &[u8], offset: usize) -> SourcePosition {
     let mut payloads = Parser::new(0).parse_all(binary);
     let mut index = 0_u32;
     while let Some(Ok(payload)) = payloads.next() {
@@ -328,7 +328,7 @@ fn place_of(binary: &[u8], offset: usize) -> Place {
             Payload::CodeSectionEntry(body) => {
                 if body.range().contains(&offset) {
                     let name = name_of(&mut payloads, index);
-                    return Place {
+                    return SourcePosition {
                         offset: offset as u64,
                         function: Some(Function { index, name }),
                     };
@@ -338,7 +338,7 @@ fn place_of(binary: &[u8], offset: usize) -> Place {
             _ => {}
         }
     }
-    Place {
+    SourcePosition {
         offset: offset as u64,
         function: None,
     }

@@ -4,7 +4,7 @@
 //! tenant only.
 
 use super::page_batches;
-use crate::system::{self, Part, Place};
+use crate::system::{self, FilePosition, Part};
 use leasehold_door::{Call, pass};
 use rustix::fs::{
     AtFlags, Mode, OFlags, ResolveFlags, SeekFrom, Statx, StatxFlags, Timespec, Timestamps,
@@ -186,7 +186,7 @@ pub(super) fn read(
     file: BorrowedFd<'_>,
     memory: &mut [u8],
     parts: &[Part],
-    place: Place,
+    place: FilePosition,
 ) -> Result<usize> {
     let read = persistently(Call::Read, || system::read(file, memory, parts, place));
     // Pages are taken for all that is asked for, even if none of it can be read now.
@@ -200,7 +200,7 @@ pub(super) fn write(
     file: BorrowedFd<'_>,
     memory: &[u8],
     parts: &[Part],
-    place: Place,
+    place: FilePosition,
 ) -> Result<usize> {
     let written = persistently(Call::Write, || system::write(file, memory, parts, place));
     page_batches::took(parts.iter().map(|part| part.length).sum());

@@ -1,7 +1,7 @@
 //! What is in the arena of a tenant for WASI.
 
 use super::http::object::Origin;
-use crate::host::fs::window::Place;
+use crate::host::fs::window::DirectoryPosition;
 use leasehold_reclaim::Extent;
 
 /// The event that a pollable waits for.
@@ -36,7 +36,7 @@ pub(crate) struct Listing {
     pub(super) window: Extent,
     pub(super) used: usize,
     pub(super) next: usize,
-    pub(super) place: Place,
+    pub(super) place: DirectoryPosition,
     /// The directory's number in the guest's table, which no other descriptor has.
     pub(super) directory: u32,
 }

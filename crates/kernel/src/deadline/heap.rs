@@ -5,12 +5,12 @@ use leasehold_reclaim::{Backing, Handle};
 use crate::link::Objects;
 use crate::object::timer::state::{Links, Timer};
 
-type Place = Option<Handle<Timer>>;
+type Node = Option<Handle<Timer>>;
 
 /// The armed timers of one tenant.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Heap {
-    pub(super) first: Place,
+    pub(super) first: Node,
 }
 
 impl Heap {
@@ -57,12 +57,12 @@ impl Heap {
 
 /// Makes one heap of two, of which the root has no parent. Visits the right spines of both:
 /// O(log n).
-fn merge<B: Backing>(groups: &mut Objects<B>, a: Place, b: Place) -> Place {
+fn merge<B: Backing>(groups: &mut Objects<B>, a: Node, b: Node) -> Node {
     let (mut a, mut b) = match (a, b) {
         (Some(a), Some(b)) => (a, b),
         (one, other) => return one.or(other),
     };
-    let mut above: Place = None;
+    let mut above: Node = None;
     let mut root = None;
     loop {
         if key(groups, b) < key(groups, a) {
@@ -90,12 +90,12 @@ fn merge<B: Backing>(groups: &mut Objects<B>, a: Place, b: Place) -> Place {
 
 /// Puts the child of lower rank to the right, from a node upwards: to the root, or until nothing
 /// changes. The ranks that change grow by one per level: O(log n).
-fn balance<B: Backing>(groups: &mut Objects<B>, mut at: Place, until_same: bool) {
+fn balance<B: Backing>(groups: &mut Objects<B>, mut at: Node, until_same: bool) {
     while let Some(handle) = at {
         let Some(&Timer { links, .. }) = groups.get(handle) else {
             return;
         };
-        let rank = |place: Place| {
+        let rank = |place: Node| {
             place
                 .and_then(|place| groups.get(place))
                 .map_or(0, |timer| timer.links.rank)
@@ -125,7 +125,7 @@ pub(super) fn key<B: Backing>(groups: &Objects<B>, timer: Handle<Timer>) -> Opti
     groups.get(timer)?.deadline
 }
 
-fn set_parent<B: Backing>(groups: &mut Objects<B>, node: Place, parent: Place) {
+fn set_parent<B: Backing>(groups: &mut Objects<B>, node: Node, parent: Node) {
     if let Some(node) = node.and_then(|node| groups.get_mut(node)) {
         node.links.parent = parent;
     }

@@ -34,7 +34,7 @@ pub(crate) const ROLE: &str = "neighbour";
 
 /// Where a neighbour runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Place {
+pub enum Distance {
     /// In a thread of this process: shares its address space.
     Thread,
     /// In a process of its own: shares only the kernel.
@@ -44,7 +44,7 @@ pub enum Place {
     Container,
 }
 
-impl Place {
+impl Distance {
     /// The furthest away that this host lets a neighbour on processor `cpu` be:
     /// [`Container`](Self::Container), or [`Process`](Self::Process) where this program may not
     /// make a memory cgroup and enter it. Tries it.
@@ -91,16 +91,16 @@ impl Neighbour {
     /// If it cannot be started or pinned, or fails at once; if `load` is [`Load::Spawn`] and
     /// `place` is a thread, since a fork would then copy this process; if it is to be in a
     /// container, and the host does not permit one.
-    pub fn start(load: Load, place: Place, cpu: usize) -> Result<Self> {
+    pub fn start(load: Load, place: Distance, cpu: usize) -> Result<Self> {
         let log = Arc::new(Log::create()?);
         let cgroup = match place {
-            Place::Thread | Place::Process => None,
-            Place::Container => {
+            Distance::Thread | Distance::Process => None,
+            Distance::Container => {
                 Some(MemoryCgroup::beside_own().context("no memory cgroup for a neighbour")?)
             }
         };
         let runner = match place {
-            Place::Thread => {
+            Distance::Thread => {
                 ensure!(
                     load != Load::Spawn,
                     "a neighbour that forks must be a process"
@@ -108,7 +108,7 @@ impl Neighbour {
                 let log = Arc::clone(&log);
                 Runner::Thread(thread::spawn(move || work(load, cpu, &log)))
             }
-            Place::Process | Place::Container => {
+            Distance::Process | Distance::Container => {
                 let mut command = command(ROLE)?;
                 command
                     .arg(load.name())
@@ -281,7 +281,7 @@ fn mean(operations: &[Operation]) -> Option<f64> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Diary, Interval, Load, Neighbour, Operation, Place};
+    use super::{Diary, Distance, Interval, Load, Neighbour, Operation};
     use crate::harness::clock::monotonic_ns;
 
     /// Operations of 10 ns back to back from 0 to 1,000, but one of 200 ns from 300 to 500.
@@ -354,7 +354,7 @@ mod tests {
     fn a_neighbour_in_a_thread_works_until_he_is_finished() {
         for load in [Load::Compute, Load::Map] {
             let before = monotonic_ns();
-            let neighbour = Neighbour::start(load, Place::Thread, 0).expect("started");
+            let neighbour = Neighbour::start(load, Distance::Thread, 0).expect("started");
             let diary = neighbour.finish().expect("finished");
             let span = span(before, monotonic_ns());
             assert_eq!(diary.lost, 0);
@@ -365,8 +365,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_started_is_an_error() {
-        let no_processor = Neighbour::start(Load::Compute, Place::Thread, 1 << 20);
+        let no_processor = Neighbour::start(Load::Compute, Distance::Thread, 1 << 20);
         assert!(no_processor.is_err_and(|error| error.to_string().contains("no processor")));
-        assert!(Neighbour::start(Load::Spawn, Place::Thread, 0).is_err());
+        assert!(Neighbour::start(Load::Spawn, Distance::Thread, 0).is_err());
     }
 }

@@ -40,7 +40,7 @@ pub(crate) struct Alloc;
 
 /// Where objects are created.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Place {
+enum Creator {
     /// By a guest in a cell.
     Guest,
     /// By a caller of the kernel.
@@ -50,7 +50,7 @@ enum Place {
 /// The cost of creating one object of a class, in nanoseconds.
 struct Point {
     class: Class,
-    place: Place,
+    place: Creator,
     mode: Mode,
     create_ns: Spread,
     runs: usize,
@@ -92,7 +92,7 @@ fn measure(study: &Alloc, options: &Options, runs: usize, classes: &[Class]) -> 
     for &class in classes {
         progress.at(format!("{} from a guest", class.name()));
         let programs = [cells[0].compile(class)?, cells[1].compile(class)?];
-        points.extend(compare(class, Place::Guest, runs, |mode| {
+        points.extend(compare(class, Creator::Guest, runs, |mode| {
             cells[mode].create(&programs[mode], class)
         })?);
         progress.step();
@@ -120,7 +120,7 @@ fn measure(study: &Alloc, options: &Options, runs: usize, classes: &[Class]) -> 
 /// Alternates both modes in a measurement that returns the time of one object.
 fn compare(
     class: Class,
-    place: Place,
+    place: Creator,
     runs: usize,
     mut once: impl FnMut(usize) -> Result<f64>,
 ) -> Result<[Point; 2]> {
@@ -149,12 +149,12 @@ fn compare(
 
 fn in_kernel(profile: &Profile, class: Class, runs: usize) -> Result<[Point; 2]> {
     let free = Profile::free();
-    let count = count(class, Place::Kernel);
+    let count = count(class, Creator::Kernel);
     let mut kernels = [
         objects::kernel(profile, Mode::Grouped, 1 << 20),
         objects::kernel(&free, Mode::Individual, 1 << 20),
     ];
-    compare(class, Place::Kernel, runs, |mode| {
+    compare(class, Creator::Kernel, runs, |mode| {
         let kernel = &mut kernels[mode];
         let tenant = kernel.admit(AMPLE_NS, 0)?;
         let start = monotonic_ns();
@@ -167,9 +167,9 @@ fn in_kernel(profile: &Profile, class: Class, runs: usize) -> Result<[Point; 2]>
 
 /// The number of objects that one tenant makes: as many as fit the memory that its predecessor left
 /// resident, and as many programs as a tenant may run.
-const fn count(class: Class, place: Place) -> usize {
+const fn count(class: Class, place: Creator) -> usize {
     match (class, place) {
-        (Class::Task, Place::Guest) => 16,
+        (Class::Task, Creator::Guest) => 16,
         (Class::Tenant, _) => 200,
         _ => 2000,
     }
@@ -228,7 +228,7 @@ impl GuestBench {
             u64::from_le_bytes(word)
         };
         let elapsed = stamp(8).saturating_sub(stamp(0));
-        Ok(elapsed as f64 / count(class, Place::Guest) as f64)
+        Ok(elapsed as f64 / count(class, Creator::Guest) as f64)
     }
 }
 
@@ -261,7 +261,7 @@ fn program(class: Class) -> String {
             "(local.get $original) (i32.const 1)".to_owned(),
         ),
     };
-    let count = count(class, Place::Guest);
+    let count = count(class, Creator::Guest);
     format!(
         r#"(module
   (import "leasehold_kernel" "{name}" (func $create (param {parameters}) (result i64)))
@@ -289,11 +289,11 @@ fn program(class: Class) -> String {
     )
 }
 
-impl Place {
+impl Creator {
     const fn name(self) -> &'static str {
         match self {
-            Place::Guest => "guest",
-            Place::Kernel => "kernel",
+            Creator::Guest => "guest",
+            Creator::Kernel => "kernel",
         }
     }
 }
@@ -321,7 +321,7 @@ impl Point {
 fn findings(points: &[Point]) -> Vec<Finding> {
     let median = |class, mode| {
         let is_it = |point: &&Point| {
-            point.class == class && point.mode == mode && point.place == Place::Guest
+            point.class == class && point.mode == mode && point.place == Creator::Guest
         };
         Some(points.iter().find(is_it)?.create_ns.median)
     };
@@ -344,7 +344,7 @@ fn findings(points: &[Point]) -> Vec<Finding> {
 }
 
 fn figure(points: &[Point]) -> Figure {
-    let panel = |place: Place, title: &str| {
+    let panel = |place: Creator, title: &str| {
         let classes: Vec<Class> = Class::ALL
             .into_iter()
             .filter(|class| points.iter().any(|point| point.class == *class))
@@ -380,8 +380,8 @@ fn figure(points: &[Point]) -> Figure {
     Figure {
         title: "Creating an object".into(),
         panels: vec![
-            panel(Place::Guest, "from a guest"),
-            panel(Place::Kernel, "in the kernel"),
+            panel(Creator::Guest, "from a guest"),
+            panel(Creator::Kernel, "in the kernel"),
         ],
     }
 }

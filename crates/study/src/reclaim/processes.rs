@@ -13,7 +13,7 @@ use anyhow::{Context, Result, ensure};
 
 use crate::harness::affinity::processors;
 use crate::harness::experiment::{Options, Study};
-use crate::harness::neighbour::{Load, Neighbour, Place};
+use crate::harness::neighbour::{Distance, Load, Neighbour};
 use crate::harness::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::harness::progress::Progress;
 use crate::harness::report::{Finding, Report, row};
@@ -152,7 +152,7 @@ fn measure(mappings: usize, scale: &Scale) -> Result<Point> {
     };
     let guest_ends = victims::kill(alone)?;
 
-    let neighbour = Neighbour::start(Load::Spawn, Place::Process, cpu)?;
+    let neighbour = Neighbour::start(Load::Spawn, Distance::Process, cpu)?;
     let disturbing = victims::kill(Plan {
         quiet: QUIET,
         ..alone

@@ -14,7 +14,7 @@ use leasehold_cell::profile::Profile;
 use serde_json::Value;
 
 use crate::harness::experiment::{Options, Study};
-use crate::harness::neighbour::Place;
+use crate::harness::neighbour::Distance;
 use crate::harness::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::harness::progress::Progress;
 use crate::harness::report::{Finding, Report, Row, row};
@@ -163,7 +163,7 @@ impl Study for Rogue {
         report.rows = points.iter().map(Point::row).collect();
         report.findings = findings(&points);
         report.notes = NOTES.iter().map(|note| (*note).to_owned()).collect();
-        if furthest == Place::Process {
+        if furthest == Distance::Process {
             report.notes.push(
                 "this program may make no memory cgroup here: the neighbour shares that of the \
                  cell, whose pages the kernel keeps on one list under one lock"
@@ -202,7 +202,7 @@ const NOTES: [&str; 6] = [
 
 /// Returns every runtime as it is used: wasmtime with the most distant neighbour possible, as with
 /// a process for each tenant; and a cell with a neighbour that shares its memory cgroup.
-fn arms(placements: &[Placement], furthest: Place) -> Vec<Arm> {
+fn arms(placements: &[Placement], furthest: Distance) -> Vec<Arm> {
     let runtimes = [Runtime::Leasehold, Runtime::Wasmtime];
     let usual = placements
         .iter()
@@ -215,7 +215,7 @@ fn arms(placements: &[Placement], furthest: Place) -> Vec<Arm> {
     let mut arms: Vec<Arm> = usual.collect();
     for arm in [
         with(Runtime::Wasmtime, furthest),
-        with(Runtime::Leasehold, Place::Process),
+        with(Runtime::Leasehold, Distance::Process),
     ] {
         if !arms.contains(&arm) {
             arms.push(arm);

@@ -121,7 +121,7 @@ impl Study for Cold {
         let mut progress = Progress::new(self.name(), turns as u64);
         let mut results = Vec::new();
         for program in built {
-            let place = Place {
+            let place = Setting {
                 guest: found(&path(program))?,
                 resident: found(&path(&RUST))?,
                 directory: directory.path(),
@@ -154,7 +154,7 @@ impl Study for Cold {
 }
 
 /// What the first requests of a program need.
-struct Place<'a> {
+struct Setting<'a> {
     guest: PathBuf,
     /// What the other tenant of a node runs.
     resident: PathBuf,
@@ -162,7 +162,7 @@ struct Place<'a> {
     wasmtime: Option<&'a Path>,
 }
 
-impl Place<'_> {
+impl Setting<'_> {
     fn measure(
         &self,
         program: &Program,
@@ -247,11 +247,11 @@ fn listener(address: std::net::SocketAddr) -> String {
 struct Node<'a> {
     server: Server,
     socket: PathBuf,
-    place: &'a Place<'a>,
+    place: &'a Setting<'a>,
 }
 
 impl<'a> Node<'a> {
-    fn start(place: &'a Place<'a>) -> Result<Self> {
+    fn start(place: &'a Setting<'a>) -> Result<Self> {
         let address = free_address()?;
         let socket = place.directory.join("cold.sock");
         let leases = place.directory.join("node.toml");

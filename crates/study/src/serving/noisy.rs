@@ -20,7 +20,7 @@ use crate::harness::unit::Unit;
 use crate::serving::rounds::Rounds;
 use crate::serving::serve::server::wasmtime;
 use attack::Attack;
-use scene::{EACH, Kills, Place, Platform, RATE};
+use scene::{EACH, Kills, Platform, RATE, Setting};
 
 /// The study; see the [module](self).
 pub(crate) struct Noisy;
@@ -57,7 +57,7 @@ impl Study for Noisy {
         let rounds = Rounds::of(options, QUICK, FULL);
         let directory = tempfile::tempdir().context("a directory for lease files")?;
         let wasmtime = wasmtime();
-        let place = Place {
+        let place = Setting {
             guests: &options.guests_dir,
             directory: directory.path(),
             wasmtime: wasmtime.as_deref(),
@@ -119,7 +119,7 @@ impl Arm {
         }
     }
 
-    fn round(&mut self, place: &Place<'_>, time: Duration) -> Result<()> {
+    fn round(&mut self, place: &Setting<'_>, time: Duration) -> Result<()> {
         let kills = &mut self.kills;
         let answers = place.round(self.platform, self.is_crowded, time, kills)?;
         self.tails_ns

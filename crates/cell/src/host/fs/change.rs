@@ -38,14 +38,14 @@ pub(crate) enum Effect {
 }
 
 /// The place of a changed name, and the tenant that makes the change.
-pub(crate) struct Place<'a> {
+pub(crate) struct ChangedName<'a> {
     account: &'a Arc<Account>,
     site: Site,
     start: BorrowedFd<'a>,
     path: &'a CStr,
 }
 
-impl Place<'_> {
+impl ChangedName<'_> {
     /// Returns the file of the name before the change, if it affects the account or the duration of
     /// the change. `None` if the change must be made on another thread.
     fn look(&self, effect: Effect) -> Option<Option<Statx>> {
@@ -125,7 +125,11 @@ impl Place<'_> {
 
     /// Does `work` with the path, and accounts for added and removed names and files. Returns
     /// `None` on the cell's thread if it has to wait, and on another if it has to wait for a close.
-    fn make(&self, effect: Effect, work: &impl Fn(&Place<'_>) -> Result<()>) -> Option<Result<()>> {
+    fn make(
+        &self,
+        effect: Effect,
+        work: &impl Fn(&ChangedName<'_>) -> Result<()>,
+    ) -> Option<Result<()>> {
         if !self.site.takes(self.path) {
             return None;
         }
@@ -215,9 +219,9 @@ pub(crate) fn attempt(
     start: &Arc<Node>,
     path: &CStr,
     effect: Effect,
-    work: impl Fn(&Place<'_>) -> Result<()> + Send + 'static,
+    work: impl Fn(&ChangedName<'_>) -> Result<()> + Send + 'static,
 ) -> Try<()> {
-    let here = Place {
+    let here = ChangedName {
         account,
         site: Site::Cell(start.class),
         start: start.as_fd(),
@@ -231,7 +235,7 @@ pub(crate) fn attempt(
     let (account, start, path) = (account.clone(), start.clone(), path.to_owned());
     Try::elsewhere(Elsewhere::on_names(start.class), move || {
         start.check_depth(&path)?;
-        let there = Place {
+        let there = ChangedName {
             account: &account,
             site: Site::Blocking,
             start: start.as_fd(),
@@ -433,7 +437,7 @@ pub(crate) fn attempt_read_link(
     })
 }
 
-impl Place<'_> {
+impl ChangedName<'_> {
     /// Finds the directory of the last name of a path that begins here, and that name.
     fn parent(&self, path: &CStr) -> Result<(Parent<'_>, CString)> {
         parent(self.site, self.start, path)
@@ -441,7 +445,7 @@ impl Place<'_> {
 }
 
 /// Creates a directory.
-pub(crate) fn create_directory(place: &Place<'_>) -> Result<()> {
+pub(crate) fn create_directory(place: &ChangedName<'_>) -> Result<()> {
     let (directory, name) = place.parent(&without_slashes(place.path))?;
     let within = (place.site, directory.as_fd());
     naming::name(place.account.disk(), within, BLOCK, || {
@@ -452,13 +456,13 @@ pub(crate) fn create_directory(place: &Place<'_>) -> Result<()> {
 }
 
 /// Removes an empty directory.
-pub(crate) fn remove_directory(place: &Place<'_>) -> Result<()> {
+pub(crate) fn remove_directory(place: &ChangedName<'_>) -> Result<()> {
     let (directory, name) = place.parent(place.path)?;
     kernel::unlink(directory, &name, AtFlags::REMOVEDIR)
 }
 
 /// Makes a symbolic link with this `target`.
-pub(crate) fn symlink(place: &Place<'_>, target: &CStr) -> Result<()> {
+pub(crate) fn symlink(place: &ChangedName<'_>, target: &CStr) -> Result<()> {
     if target.to_bytes().starts_with(b"/") {
         return Err(Errno::PERM);
     }
@@ -517,13 +521,13 @@ fn rename(pair: &Pair<'_>) -> Result<()> {
 }
 
 /// Removes the name of a file.
-pub(crate) fn unlink(place: &Place<'_>) -> Result<()> {
+pub(crate) fn unlink(place: &ChangedName<'_>) -> Result<()> {
     let (directory, name) = place.parent(place.path)?;
     kernel::unlink(directory, &name, AtFlags::empty())
 }
 
 /// Changes the times of what the path leads to.
-pub(crate) fn set_times(place: &Place<'_>, follow: bool, times: [Timespec; 2]) -> Result<()> {
+pub(crate) fn set_times(place: &ChangedName<'_>, follow: bool, times: [Timespec; 2]) -> Result<()> {
     let file = path::locate(place.site, place.start, place.path, follow)?;
     kernel::set_times(file.as_fd(), times)
 }

@@ -18,7 +18,7 @@ pub(crate) const WINDOW: usize = caps::WINDOW.size();
 
 /// A position in a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum DirectoryPosition {
     /// To before the entry that the host's kernel calls by this number; 0 is the first.
     Before(u64),
     End,
@@ -76,7 +76,7 @@ pub(crate) fn read(
     directory: BorrowedFd<'_>,
     place: u64,
     mut visit: impl FnMut(&Entry<'_>) -> Result<Verdict>,
-) -> Result<Place> {
+) -> Result<DirectoryPosition> {
     // A descriptor of its own: the guest's may be for finding files only, and its position is
     // not to be moved.
     let directory = kernel::open_again(directory)?;
@@ -96,15 +96,15 @@ pub(crate) fn read(
         taken |= verdict != Verdict::Left;
         // Another turn would read a further window.
         if verdict == Verdict::Enough || taken && found.is_buffer_empty() {
-            return Ok(Place::Before(next));
+            return Ok(DirectoryPosition::Before(next));
         }
     }
-    Ok(Place::End)
+    Ok(DirectoryPosition::End)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Place, Verdict, WINDOW, read};
+    use super::{DirectoryPosition, Verdict, WINDOW, read};
     use std::fs::File;
     use std::os::fd::AsFd as _;
     use std::path::Path;
@@ -121,8 +121,8 @@ mod tests {
     fn names(directory: &Path, enough: usize) -> (Vec<String>, usize) {
         let directory = File::open(directory).expect("opened");
         let (mut names, mut most) = (Vec::new(), 0);
-        let mut place = Place::Before(0);
-        while let Place::Before(at) = place {
+        let mut place = DirectoryPosition::Before(0);
+        while let DirectoryPosition::Before(at) = place {
             let before = names.len();
             place = read(directory.as_fd(), at, |entry| {
                 if entry.is_dots() {

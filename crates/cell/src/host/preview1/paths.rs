@@ -9,7 +9,7 @@ use super::descriptors::{flags, times};
 use super::memory::parts;
 use crate::guest::Guest;
 use crate::host::answer::Answer;
-use crate::host::fs::change::{self, Effect, PairChange, Place};
+use crate::host::fs::change::{self, ChangedName, Effect, PairChange};
 use crate::host::fs::descriptor::{Descriptor, Mode, Open};
 use crate::host::fs::open::Request;
 use crate::host::fs::path::{self, with_c_str};
@@ -33,7 +33,7 @@ fn change(
     fd: u32,
     (path, length): (u32, u32),
     effect: Effect,
-    work: impl Fn(&Place<'_>) -> rustix::io::Result<()> + Send + 'static,
+    work: impl Fn(&ChangedName<'_>) -> rustix::io::Result<()> + Send + 'static,
 ) -> Answer<Attempt> {
     let (memory, guest) = parts(caller)?;
     let state = guest.preview1()?;

@@ -4,7 +4,7 @@ use super::convert::{advice, identity, metadata_hash, stat, times};
 use super::directory;
 use super::files::{Streamed, fail};
 use super::input::FileInput;
-use super::output::{FileOutput, Place};
+use super::output::{FileOutput, WritePosition};
 use crate::host::fs::change::{self, Effect, PairChange};
 use crate::host::fs::descriptor::{Mode, Open};
 use crate::host::fs::growth::Growth;
@@ -76,7 +76,7 @@ impl Wasi<'_> {
     fn output(
         &mut self,
         fd: &Resource<Descriptor>,
-        place: Place,
+        place: WritePosition,
     ) -> FsResult<Resource<DynOutputStream>> {
         let open = self.file(fd)?;
         if !open.may_change {
@@ -116,7 +116,7 @@ impl HostDescriptor for Wasi<'_> {
         offset: Filesize,
     ) -> FsResult<Resource<DynOutputStream>> {
         on_descriptor!("write-via-stream");
-        self.output(&fd, Place::At(offset))
+        self.output(&fd, WritePosition::At(offset))
     }
 
     fn append_via_stream(
@@ -124,7 +124,7 @@ impl HostDescriptor for Wasi<'_> {
         fd: Resource<Descriptor>,
     ) -> FsResult<Resource<DynOutputStream>> {
         on_descriptor!("append-via-stream");
-        self.output(&fd, Place::End)
+        self.output(&fd, WritePosition::End)
     }
 
     async fn advise(

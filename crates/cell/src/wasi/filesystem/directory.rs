@@ -9,7 +9,7 @@ use super::files::fail;
 use crate::guest::Guest;
 use crate::host::fs::class::Class;
 use crate::host::fs::descriptor::Node;
-use crate::host::fs::window::{self, Place, Verdict, WINDOW};
+use crate::host::fs::window::{self, DirectoryPosition, Verdict, WINDOW};
 use crate::host::io;
 use crate::local;
 use crate::wasi::objects::Listing;
@@ -58,7 +58,7 @@ fn charge(guest: &Guest, directory: u32) -> Result<Resource<DirectoryEntryStream
         window,
         used: 0,
         next: 0,
-        place: Place::Before(0),
+        place: DirectoryPosition::Before(0),
         directory,
     };
     rep::create(guest, class, listing).inspect_err(|_| {
@@ -77,7 +77,7 @@ pub(super) async fn read(
     loop {
         let (entry, listing) = next(handle).map_err(FsError::trap)?;
         let place = match listing.place {
-            Place::Before(place) if entry.is_none() => place,
+            DirectoryPosition::Before(place) if entry.is_none() => place,
             _ => return Ok(entry),
         };
         let system = guest.files().map_err(FsError::trap)?;
@@ -158,7 +158,7 @@ pub(super) fn close(guest: &mut Guest, listing: &Resource<DirectoryEntryStream>)
 /// which take 17 bytes more each.
 struct Window {
     entries: Vec<u8>,
-    next: Place,
+    next: DirectoryPosition,
 }
 
 impl Window {

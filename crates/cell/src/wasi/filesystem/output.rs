@@ -18,7 +18,7 @@ use wasmtime_wasi::p2::{OutputStream, Pollable, StreamError, StreamResult};
 /// A stream to a file.
 pub(super) struct FileOutput {
     file: Streamed,
-    place: Place,
+    place: WritePosition,
     /// Whether the file was opened to be written.
     is_writable: bool,
     state: State,
@@ -26,12 +26,12 @@ pub(super) struct FileOutput {
 
 /// Where the next bytes are written.
 #[derive(Debug, Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum WritePosition {
     At(u64),
     End,
 }
 
-impl Place {
+impl WritePosition {
     fn offset(self) -> u64 {
         match self {
             Self::At(offset) => offset,
@@ -60,7 +60,7 @@ enum State {
 }
 
 impl FileOutput {
-    pub(super) fn new(file: Streamed, place: Place, is_writable: bool) -> Self {
+    pub(super) fn new(file: Streamed, place: WritePosition, is_writable: bool) -> Self {
         Self {
             file,
             place,

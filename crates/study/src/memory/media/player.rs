@@ -21,11 +21,11 @@ pub(super) const REACH: u64 = RESERVATION + GUARD;
 /// The engine, and the place of the memory that is made next.
 pub(super) struct Decoder {
     module: Module,
-    place: Arc<Place>,
+    place: Arc<NextMemory>,
 }
 
 #[derive(Default)]
-struct Place(Mutex<Option<Memory>>);
+struct NextMemory(Mutex<Option<Memory>>);
 
 /// Memory that starts at an address and has so many bytes.
 #[derive(Clone, Copy)]
@@ -66,7 +66,7 @@ unsafe impl LinearMemory for Memory {
 
 // SAFETY: gives the memory at the place that was set, once, if it is what was asked for. It does
 // not start with zeros but with what the module's own data segments made of it.
-unsafe impl MemoryCreator for Place {
+unsafe impl MemoryCreator for NextMemory {
     fn new_memory(
         &self,
         ty: MemoryType,
@@ -92,7 +92,7 @@ impl Decoder {
     /// # Errors
     /// If the image's module cannot be compiled.
     pub(super) fn new(image: &Image) -> Result<Self> {
-        let place = Arc::new(Place::default());
+        let place = Arc::new(NextMemory::default());
         let mut config = Config::new();
         config
             .memory_reservation(RESERVATION)

@@ -18,7 +18,7 @@ use super::attack::{Attack, Runtime, Surroundings};
 use super::runtime::{GuestEnd, Host, Program};
 use crate::harness::affinity::bound_to;
 use crate::harness::clock::monotonic_ns;
-use crate::harness::neighbour::{Diary, Interval, Load, Neighbour, Place};
+use crate::harness::neighbour::{Diary, Distance, Interval, Load, Neighbour};
 use crate::harness::priority::before_everybody;
 use crate::harness::samples::{Samples, Spread};
 
@@ -59,17 +59,17 @@ pub struct Arm {
     /// On which processors.
     pub placement: Placement,
     /// How much of the host the neighbour shares with the runtime.
-    pub neighbour: Place,
+    pub neighbour: Distance,
 }
 
 impl Arm {
     /// As the runtime is used: a cell is a process of its own by design, so that the neighbour is
     /// as far away as this host allows (`furthest`); embedders of wasmtime run all tenants in one
     /// process, so that it is a thread of it.
-    pub fn usual(runtime: Runtime, placement: Placement, furthest: Place) -> Self {
+    pub fn usual(runtime: Runtime, placement: Placement, furthest: Distance) -> Self {
         let neighbour = match runtime {
             Runtime::Leasehold => furthest,
-            Runtime::Wasmtime => Place::Thread,
+            Runtime::Wasmtime => Distance::Thread,
         };
         Self {
             runtime,
@@ -171,7 +171,7 @@ pub struct Bench {
     /// The processor of guests whose neighbour is on the other one, and of the measuring thread.
     guest_cpu: usize,
     neighbour_cpu: usize,
-    furthest: Place,
+    furthest: Distance,
     hosts: Vec<(Runtime, Placement, Host)>,
 }
 
@@ -187,7 +187,7 @@ impl Bench {
         placements: &[Placement],
     ) -> Result<Self> {
         let (guest_cpu, neighbour_cpu) = two_processors()?;
-        let furthest = Place::furthest(neighbour_cpu);
+        let furthest = Distance::furthest(neighbour_cpu);
         let mut hosts = Vec::new();
         for &placement in placements {
             let cpu = match placement {
@@ -214,7 +214,7 @@ impl Bench {
     }
 
     /// As far away as a neighbour can be here.
-    pub fn furthest(&self) -> Place {
+    pub fn furthest(&self) -> Distance {
         self.furthest
     }
 
@@ -262,7 +262,7 @@ impl Bench {
     fn block(
         &self,
         live: &impl Fn() -> Result<GuestEnd>,
-        place: Place,
+        place: Distance,
         effort: &Effort,
     ) -> Result<Block> {
         let neighbour = Neighbour::start(Load::Map, place, self.neighbour_cpu)?;

@@ -61,13 +61,13 @@ impl Kills {
 }
 
 /// What a round has.
-pub(super) struct Place<'a> {
+pub(super) struct Setting<'a> {
     pub(super) guests: &'a Path,
     pub(super) directory: &'a Path,
     pub(super) wasmtime: Option<&'a Path>,
 }
 
-impl Place<'_> {
+impl Setting<'_> {
     /// The answers of the good tenant within `time`, alone or beside the hostile ones, which are killed and
     /// started again meanwhile.
     pub(super) fn round(
