@@ -156,6 +156,14 @@ impl ExecutionTemplate {
         self.assemble_as(tenant, execution, env_builder.finish(), worker)
     }
 
+    /// Gives the top-level tenant more of the frames that its lease was promised; true if it has all.
+    ///
+    /// # Errors
+    /// When others have borrowed them and the disk fails.
+    pub(crate) fn reserve_step(&self, tenant: TenantId) -> Result<bool, BuildError> {
+        memory::reserve_step(root_of(tenant)?).map_err(BuildError::Memory)
+    }
+
     /// Charges `tenant` for the initial holdings of an execution.
     ///
     /// # Errors

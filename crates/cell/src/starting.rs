@@ -1,12 +1,14 @@
 //! The start of a top-level tenant: its program is built in bounded steps, as work of the tenant.
 //!
-//! 1. **Charge** the initial holdings of an execution of the program. A lease that does not pay for
+//! 1. **Reserve** the frames that the lease was promised: others may have borrowed them, and what they
+//!    wrote there is written out, a cluster a step.
+//! 2. **Charge** the initial holdings of an execution of the program. A lease that does not pay for
 //!    them is refused here, before anything is allocated.
-//! 2. **Share** the initial memory of the program with other tenants that page, if the lease says
+//! 3. **Share** the initial memory of the program with other tenants that page, if the lease says
 //!    so; if under an eviction lock, it is made resident, some pages a step.
-//! 3. **Surround**: arguments and variables are copied, and the tenant's directories and data sets
+//! 4. **Surround**: arguments and variables are copied, and the tenant's directories and data sets
 //!    are opened, one a step.
-//! 4. **Assemble**: imports are resolved (once per program) and the store is made, empty.
+//! 5. **Assemble**: imports are resolved (once per program) and the store is made, empty.
 //!
 //! Memories, data segments and start functions come after that, when the program is polled for the
 //! first time, and are interrupted like everything that it does.
@@ -73,6 +75,7 @@ impl Client {
 
 /// The next step, with the results of the previous ones.
 enum Step {
+    Reserve,
     Charge,
     Share(Option<Joining>),
     Surround(Box<EnvBuilder>),
@@ -106,7 +109,7 @@ impl Starting {
             template,
             budget,
             price,
-            next: Step::Charge,
+            next: Step::Reserve,
             opens_files: false,
             client,
         }
@@ -138,6 +141,13 @@ impl Starting {
         let (tenant, execution) = (self.tenant, self.execution);
         self.opens_files = matches!(self.next, Step::Surround(_) | Step::Assemble(_));
         self.next = match std::mem::replace(&mut self.next, Step::Nothing) {
+            Step::Reserve => {
+                let _step = begin(step!("cell", "start: reserve"));
+                match self.template.reserve_step(tenant)? {
+                    true => Step::Charge,
+                    false => Step::Reserve,
+                }
+            }
             Step::Charge => {
                 let _step = begin(step!("cell", "start: charge"));
                 self.template.charge(tenant, execution)?;

@@ -7,8 +7,8 @@ use std::{fmt, io};
 
 use leasehold_door::{Call, pass};
 use leasehold_pager::{
-    Account, AreaId, AttachmentId, Contract, Counts, Ending, PAGE, Pager, Refused, ReservationId,
-    Sharing, Sparse, Usage,
+    Account, AreaId, AttachmentId, Beginning, Contract, Counts, Ending, PAGE, Pager, Refused,
+    ReservationId, Sharing, Sparse, Usage,
 };
 
 use crate::attached::Role;
@@ -175,16 +175,12 @@ impl Paging {
             .map_err(system("hold the node's memory"))
     }
 
-    /// Sets frames aside for a tenant.
+    /// Sets frames aside for a tenant, in one go.
     ///
     /// # Errors
     /// As [`Pager::reserve`].
     pub fn reserve(&self, contract: &Contract) -> Result<ReservationId, Error> {
-        self.work(|engine| {
-            let id = engine.pager.reserve(contract)?;
-            engine.linux().holders.open(id, None);
-            Ok(id)
-        })
+        self.reserved(contract, None)
     }
 
     /// The same for a tenant with shares of other finite resources: its places in the store are
@@ -197,16 +193,56 @@ impl Paging {
         contract: &Contract,
         limits: Limits,
     ) -> Result<ReservationId, Error> {
+        self.reserved(contract, Some(limits))
+    }
+
+    fn reserved(
+        &self,
+        contract: &Contract,
+        limits: Option<Limits>,
+    ) -> Result<ReservationId, Error> {
+        let id = self.promise(contract, limits)?;
+        loop {
+            match self.reserve_step(id, u32::MAX) {
+                Ok(Beginning::More) => {}
+                Ok(Beginning::Done) => return Ok(id),
+                Err(error) => {
+                    while self.end_step(id, u32::MAX)? == Ending::More {}
+                    return Err(error);
+                }
+            }
+        }
+    }
+
+    /// Promises frames to a tenant, which gets them in [steps](Self::reserve_step), and its share of
+    /// other finite resources.
+    ///
+    /// # Errors
+    /// As [`Pager::promise`]; [`Error::SwapFull`] if the store has too few unpromised places.
+    pub fn promise(
+        &self,
+        contract: &Contract,
+        limits: Option<Limits>,
+    ) -> Result<ReservationId, Error> {
         self.work(|engine| {
-            let id = engine.pager.reserve(contract)?;
-            let needed = limits.places;
+            let id = engine.pager.promise(contract)?;
+            let needed = limits.map_or(0, |limits| limits.places);
             if let Err(left) = engine.linux().promise(None, needed) {
                 engine.pager.end(id)?;
                 return Err(Error::SwapFull { needed, left });
             }
-            engine.linux().holders.open(id, Some(limits));
+            engine.linux().holders.open(id, limits);
             Ok(id)
         })
+    }
+
+    /// Gives a tenant more of the frames that it was [promised](Self::promise), as
+    /// [`Pager::reserve_step`] does: at most one cluster is written out.
+    ///
+    /// # Errors
+    /// As [`Pager::reserve_step`]: it can be tried again.
+    pub fn reserve_step(&self, id: ReservationId, limit: u32) -> Result<Beginning, Error> {
+        self.work(|engine| Ok(engine.pager.reserve_step(id, limit)?))
     }
 
     /// Makes an area that is never written out: for reservations without swap, and for shared

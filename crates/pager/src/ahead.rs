@@ -4,7 +4,7 @@ use crate::area::{Sharing, State};
 use crate::attachment::AttachmentId;
 use crate::backend::Backend;
 use crate::pager::Pager;
-use crate::table::NIL;
+use crate::table::At;
 
 impl<B: Backend> Pager<B> {
     /// Maps a page that its tenant is likely to touch soon, if that needs no eviction: the
@@ -18,7 +18,7 @@ impl<B: Backend> Pager<B> {
             return false;
         };
         let target = self.attachments.at(attachment);
-        if target.table.get(page as usize) != Some(&NIL) {
+        if target.table.get(page as usize) != Some(&At::NIL) {
             return false;
         }
         let (reservation, area) = (target.reservation, self.areas.at(target.area));

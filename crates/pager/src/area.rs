@@ -6,10 +6,11 @@
 
 use alloc::vec::Vec;
 
+use crate::attachment::Attachment;
 use crate::frame::Frame;
 use crate::lists::{BySharer, List};
 use crate::sparse::Sparse;
-use crate::table::Key;
+use crate::table::{At, Key};
 use crate::usage::Usage;
 
 /// Names an area.
@@ -75,7 +76,7 @@ pub(crate) struct Area {
     pub(crate) abandoned: bool,
     pub(crate) pages: Sparse<PageRecord>,
     /// Attachments, in the order in which they were made.
-    pub(crate) attachments: Vec<u32>,
+    pub(crate) attachments: Vec<At<Attachment>>,
     pub(crate) usage: Usage,
 }
 

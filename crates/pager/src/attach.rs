@@ -3,11 +3,12 @@
 use crate::area::{Area, AreaId, Sharing};
 use crate::attachment::{Attachment, AttachmentId};
 use crate::backend::Backend;
+use crate::begin::EVICTION;
 use crate::end::Ending;
 use crate::pager::Pager;
 use crate::refused::Refused;
 use crate::reservation::ReservationId;
-use crate::table::NIL;
+use crate::table::At;
 
 impl<B: Backend> Pager<B> {
     /// Makes an area visible to a tenant. Maps nothing: pages under a [lock](Self::lock) are mapped
@@ -48,28 +49,29 @@ impl<B: Backend> Pager<B> {
         }
         if sharing == Sharing::FirstTouch {
             self.mappings_needed.add_pages(pages);
-            self.make_room_for_mappings();
+            let mut all = u32::MAX;
+            self.make_room_for_mappings(&mut all);
         }
-        let key = self
+        let at = self
             .attachments
             .add(Attachment::new(reservation, index, pages));
-        self.areas.at_mut(index).attachments.push(key.index);
+        self.areas.at_mut(index).attachments.push(at);
         let mine = self.reservations.at_mut(reservation);
-        mine.attachments.push(key.index);
+        mine.attachments.push(at);
         mine.attached += pages;
         if lock.is_some() {
             mine.kept += pages;
         }
-        let id = AttachmentId(key);
+        let id = AttachmentId(self.attachments.key(at));
         self.backend.attach(id, area, pages);
         Ok(id)
     }
 
     /// Returns whether all sharers of the area are ending: it is removed with them, and some of its
     /// pages may be gone already.
-    fn is_going(&self, area: u32) -> bool {
+    fn is_going(&self, area: At<Area>) -> bool {
         let attachments = &self.areas.at(area).attachments;
-        let is_ending = |&at: &u32| {
+        let is_ending = |&at: &At<Attachment>| {
             let reservation = self.attachments.at(at).reservation;
             self.reservations.at(reservation).ending
         };
@@ -121,8 +123,11 @@ impl<B: Backend> Pager<B> {
             && self.areas.at(area).attachments.len() > 1
         {
             // As many frames as it has given up.
-            let mapped = self.attachments.at(attachment).mapped;
-            self.require_unreserved(mapped.min(locked))?;
+            let needed = self.attachments.at(attachment).mapped.min(locked);
+            let left = self.frames.left();
+            if needed > left {
+                return Err(Refused::Frames { needed, left });
+            }
         }
         if let Some(kept) = &mut self.attachments.at_mut(attachment).pinned {
             *kept = 0;
@@ -139,10 +144,16 @@ impl<B: Backend> Pager<B> {
             }
             left -= 1;
             let mapping = target.sweep();
-            if mapping == NIL {
+            if mapping.is_nil() {
                 continue;
             }
             if self.areas.at(area).locks(self.mappings.at(mapping).page) {
+                while self.frames.unreserved() == 0 && self.sharers_of(mapping) > 1 {
+                    if self.regain()? {
+                        return Ok(Ending::More);
+                    }
+                    left = left.saturating_sub(EVICTION);
+                }
                 self.leave_lock(mapping)?;
             } else {
                 self.depart(mapping)?;
@@ -154,7 +165,7 @@ impl<B: Backend> Pager<B> {
     /// Frees a block of records of an attachment without mapped pages, or of its area if the
     /// attachment is the last. Returns the number of visits that this counts as: 0 if nothing is
     /// left.
-    pub(crate) fn shed(&mut self, attachment: u32) -> u32 {
+    pub(crate) fn shed(&mut self, attachment: At<Attachment>) -> u32 {
         /// The backend frees something for each page of a block.
         const VISITS: u32 = 8;
         let gone = self.attachments.at_mut(attachment);
@@ -173,7 +184,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Removes an attachment of which nothing is mapped, and its area if it was the last.
-    pub(crate) fn remove_attachment(&mut self, attachment: u32) {
+    pub(crate) fn remove_attachment(&mut self, attachment: At<Attachment>) {
         let id = AttachmentId(self.attachments.key(attachment));
         self.backend.detach(id);
         let gone = self.attachments.remove(attachment);

@@ -1,7 +1,10 @@
 //! Attachments: an area in the address space of a tenant.
 
+use crate::area::Area;
+use crate::lists::Mapping;
+use crate::reservation::Reservation;
 use crate::sparse::Sparse;
-use crate::table::{Key, NIL};
+use crate::table::{At, Key};
 
 /// Names an attachment: one area under one reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -16,10 +19,10 @@ impl AttachmentId {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Attachment {
-    pub(crate) reservation: u32,
-    pub(crate) area: u32,
-    /// The mapping of each page, or `NIL`: finding out whether a page is mapped takes one look.
-    pub(crate) table: Sparse<u32>,
+    pub(crate) reservation: At<Reservation>,
+    pub(crate) area: At<Area>,
+    /// The mapping of each page, or [`At::NIL`]: finding out whether a page is mapped takes one look.
+    pub(crate) table: Sparse<At<Mapping>>,
     /// Pages mapped now.
     pub(crate) mapped: u32,
     /// The number of first pages that stay mapped until it is detached; `None` if it never
@@ -30,19 +33,29 @@ pub(crate) struct Attachment {
 }
 
 impl Attachment {
-    pub(crate) fn new(reservation: u32, area: u32, pages: u32) -> Self {
+    pub(crate) fn new(reservation: At<Reservation>, area: At<Area>, pages: u32) -> Self {
         Attachment {
             reservation,
             area,
-            table: Sparse::new(NIL, pages as usize),
+            table: Sparse::new(At::NIL, pages as usize),
             mapped: 0,
             pinned: None,
             swept: 0,
         }
     }
 
-    /// The mapping of the page to look at next, or `NIL`; begins again after the last.
-    pub(crate) fn sweep(&mut self) -> u32 {
+    /// The mapping of the next page that is mapped, in the order of addresses, so that what is freed lies side by side;
+    /// begins again after the last.
+    pub(crate) fn next_mapped(&mut self) -> Option<At<Mapping>> {
+        let is_mapped = |at: &At<Mapping>| !at.is_nil();
+        let page = self.table.find_from(self.swept as usize, is_mapped);
+        let page = page.or_else(|| self.table.find_from(0, is_mapped))?;
+        self.swept = page as u32;
+        Some(self.table[page])
+    }
+
+    /// The mapping of the page to look at next, or [`At::NIL`]; begins again after the last.
+    pub(crate) fn sweep(&mut self) -> At<Mapping> {
         let page = self.swept as usize;
         self.swept = (self.swept + 1) % self.table.len() as u32;
         self.table[page]

@@ -5,10 +5,10 @@ use alloc::vec::Vec;
 use crate::area::{Area, Sharing, State};
 use crate::backend::Backend;
 use crate::frame::Frame;
-use crate::lists::Place;
+use crate::lists::Listing;
 use crate::pager::Pager;
 use crate::reservation::Reservation;
-use crate::table::NIL;
+use crate::table::At;
 
 /// The violated invariant: a defect of this crate, or of a backend.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
@@ -40,16 +40,25 @@ impl<B: Backend> Pager<B> {
     /// The first [`Violation`] found.
     pub fn audit(&self) -> Result<(), Violation> {
         self.audit_frames()?;
-        let mut borrowed = 0;
+        let (mut borrowed, mut promised) = (0, 0);
         for (index, reservation) in self.reservations.iter() {
             let found = self.found(index, reservation)?;
             audit_account(reservation, found)?;
             self.audit_lists(index, reservation, found)?;
             borrowed += reservation.borrowed;
+            promised += reservation.promised;
         }
         holds(
             borrowed == self.frames.borrowed(),
             "the sum of what is borrowed",
+        )?;
+        holds(
+            promised == self.frames.promised(),
+            "the sum of what is promised",
+        )?;
+        holds(
+            promised <= self.frames.unreserved() + self.frames.borrowed(),
+            "what is promised can be had",
         )?;
         for (index, area) in self.areas.iter() {
             self.audit_area(index, area)?;
@@ -82,7 +91,7 @@ impl<B: Backend> Pager<B> {
         holds(count == self.frames.total(), "no frame is lost")
     }
 
-    fn found(&self, index: u32, reservation: &Reservation) -> Result<Found, Violation> {
+    fn found(&self, index: At<Reservation>, reservation: &Reservation) -> Result<Found, Violation> {
         let mut found = Found::default();
         for &at in &reservation.attachments {
             let attachment = self.attachments.at(at);
@@ -98,12 +107,12 @@ impl<B: Backend> Pager<B> {
             )?;
             let mut mapped = 0;
             for (page, &mapping) in attachment.table.iter().enumerate() {
-                if mapping == NIL {
+                if mapping.is_nil() {
                     continue;
                 }
                 mapped += 1;
                 let owner = area.pages[page].sharers.first() == Some(mapping);
-                let listed = self.mappings.at(mapping).place != Place::Unlisted;
+                let listed = self.mappings.at(mapping).listing != Listing::Unlisted;
                 let free_of_charge = area.sharing == Sharing::FirstTouch && !owner;
                 let locked = area.locks(page as u32);
                 let stays = locked || free_of_charge || (page as u32) < kept;
@@ -129,18 +138,23 @@ impl<B: Backend> Pager<B> {
         Ok(found)
     }
 
-    fn audit_lists(&self, index: u32, mine: &Reservation, found: Found) -> Result<(), Violation> {
+    fn audit_lists(
+        &self,
+        index: At<Reservation>,
+        mine: &Reservation,
+        found: Found,
+    ) -> Result<(), Violation> {
         let lists = [
-            (mine.active, Place::Active),
-            (mine.inactive, Place::Inactive),
+            (mine.active, Listing::Active),
+            (mine.inactive, Listing::Inactive),
         ];
         let mut listed = 0;
-        for (list, place) in lists {
+        for (list, listing) in lists {
             let mut members = 0;
             for at in list.iter(&self.mappings) {
                 members += 1;
                 holds(self.holder(at) == index, "lists hold pages of their own")?;
-                holds(self.mappings.at(at).place == place, "places are true")?;
+                holds(self.mappings.at(at).listing == listing, "listings are true")?;
             }
             holds(members == list.len(), "the length of a list")?;
             listed += members;
@@ -148,9 +162,9 @@ impl<B: Backend> Pager<B> {
         holds(listed == found.listed, "every listed page is on one list")
     }
 
-    fn audit_area(&self, index: u32, area: &Area) -> Result<(), Violation> {
+    fn audit_area(&self, index: At<Area>, area: &Area) -> Result<(), Violation> {
         for (page, record) in area.pages.iter().enumerate() {
-            let sharers: Vec<u32> = record.sharers.iter(&self.mappings).collect();
+            let sharers: Vec<_> = record.sharers.iter(&self.mappings).collect();
             let resident = matches!(record.state, State::Resident(_));
             holds(resident != sharers.is_empty(), "resident means mapped")?;
             for &at in &sharers {

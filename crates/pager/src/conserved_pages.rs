@@ -6,16 +6,18 @@
 use crate::backend::Backend;
 use crate::frame::Frame;
 use crate::pager::Pager;
+use crate::reservation::Reservation;
+use crate::table::At;
 
 impl<B: Backend> Pager<B> {
     /// Sets a frame aside.
-    pub(crate) fn conserve(&mut self, reservation: u32, frame: Frame) {
+    pub(crate) fn conserve(&mut self, reservation: At<Reservation>, frame: Frame) {
         let conserved = &mut self.reservations.at_mut(reservation).conserved;
         self.frames.push(conserved, frame);
     }
 
     /// Takes a frame back that was set aside for a page that is mapped no longer.
-    pub(crate) fn take_conserved(&mut self, reservation: u32) -> Frame {
+    pub(crate) fn take_conserved(&mut self, reservation: At<Reservation>) -> Frame {
         let conserved = &mut self.reservations.at_mut(reservation).conserved;
         self.frames
             .pop(conserved)
@@ -24,7 +26,7 @@ impl<B: Backend> Pager<B> {
 
     /// Makes the next sharer of a page its owner: it takes over the page's frame, and gives up the
     /// frame that it had conserved for it.
-    pub(crate) fn inherit(&mut self, heir: u32) -> Frame {
+    pub(crate) fn inherit(&mut self, heir: At<Reservation>) -> Frame {
         let frame = self.take_conserved(heir);
         let heir = self.reservations.at_mut(heir);
         heir.owned += 1;

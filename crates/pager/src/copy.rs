@@ -4,15 +4,15 @@
 //! frame on the free list, and the copy takes that frame (SPC §IV-A counts copy-on-write among the
 //! sharing that it manages).
 
-use crate::area::{Sharing, State};
-use crate::attachment::AttachmentId;
+use crate::area::{Area, Sharing, State};
+use crate::attachment::{Attachment, AttachmentId};
 use crate::backend::{Backend, Held};
 use crate::fault::Fault;
 use crate::frame_source::Borrow;
-use crate::lists::Place;
+use crate::lists::Listing;
 use crate::pager::Pager;
 use crate::refused::Refused;
-use crate::table::NIL;
+use crate::table::At;
 
 impl<B: Backend> Pager<B> {
     /// Makes page `copy` of the attachment `to` a copy of page `page` of `from`, both of the same
@@ -61,22 +61,22 @@ impl<B: Backend> Pager<B> {
         self.fill_copy(area, page, target, copy)
     }
 
-    fn leave_if_shared(&mut self, source: u32, page: u32) {
+    fn leave_if_shared(&mut self, source: At<Attachment>, page: u32) {
         let attachment = self.attachments.at(source);
         let (mapping, area) = (attachment.table[page as usize], attachment.area);
         let area = self.areas.at(area);
         let stays = area.locks(page) || attachment.pinned.is_some();
         let managed = area.sharing == Sharing::Conserve && !stays;
-        if mapping != NIL && managed && self.sharers_of(mapping) > 1 {
+        if !mapping.is_nil() && managed && self.sharers_of(mapping) > 1 {
             self.leave_conserving(mapping);
         }
     }
 
     fn fill_copy(
         &mut self,
-        area: u32,
+        area: At<Area>,
         page: u32,
-        target: u32,
+        target: At<Attachment>,
         copy: u32,
     ) -> Result<Fault, Refused> {
         let reservation = self.attachments.at(target).reservation;
@@ -113,7 +113,7 @@ impl<B: Backend> Pager<B> {
             }
         };
         self.areas.at_mut(into).page_mut(copy).state = State::Resident(frame);
-        self.map(target, copy, Place::Active);
+        self.map(target, copy, Listing::Active);
         let mine = self.reservations.at_mut(reservation);
         mine.owned += 1;
         match fault {

@@ -1,11 +1,13 @@
 //! Taking everything back from a reservation, in steps.
 
 use crate::area::{Sharing, State};
+use crate::attachment::Attachment;
 use crate::backend::Backend;
+use crate::lists::{Listing, Mapping};
 use crate::pager::Pager;
 use crate::refused::Refused;
-use crate::reservation::ReservationId;
-use crate::table::NIL;
+use crate::reservation::{Reservation, ReservationId};
+use crate::table::At;
 
 /// How far the end of a reservation has come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,45 +56,42 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Visits one page, block of records or attachment; returns as how many visits that counts, 0 if there was none.
-    fn take_back_one(&mut self, index: u32) -> u32 {
-        let mine = self.reservations.at(index);
-        if let Some(at) = mine.inactive.first().or(mine.active.first()) {
-            self.depart_at_any_price(at);
-            return 1;
-        }
-        let Some(&attachment) = mine.attachments.last() else {
+    fn take_back_one(&mut self, index: At<Reservation>) -> u32 {
+        let Some(&attachment) = self.reservations.at(index).attachments.last() else {
             return 0;
         };
-        if self.attachments.at(attachment).mapped == 0 {
-            match self.shed(attachment) {
-                0 => self.remove_attachment(attachment),
-                visits => return visits,
-            }
-        } else {
-            self.unmap_next_unlisted(attachment);
+        if let Some(at) = self.attachments.at_mut(attachment).next_mapped() {
+            self.take_back_page(at);
+            return 1;
+        }
+        match self.shed(attachment) {
+            0 => self.remove_attachment(attachment),
+            visits => return visits,
         }
         1
     }
 
-    /// Unmaps a page that is on no list: kept, of a locked area, or mapped free of charge.
-    fn unmap_next_unlisted(&mut self, attachment: u32) {
-        let target = self.attachments.at_mut(attachment);
-        let (page, area, kept) = (target.swept, target.area, target.pinned.is_some());
-        let at = target.sweep();
-        if at == NIL {
-            return;
-        }
-        if kept {
-            self.depart_at_any_price(at);
-        } else if self.areas.at(area).locks(page) {
+    /// Takes a page from an ending reservation.
+    fn take_back_page(&mut self, at: At<Mapping>) {
+        let &Mapping {
+            attachment,
+            page,
+            listing,
+            ..
+        } = self.mappings.at(at);
+        let &Attachment { area, pinned, .. } = self.attachments.at(attachment);
+        if self.areas.at(area).locks(page) {
             self.leave_lock_at_any_price(at);
-        } else {
+        } else if listing == Listing::Unlisted && pinned.is_none() {
+            // It has the page free of charge.
             self.unmap(at);
+        } else {
+            self.depart_at_any_price(at);
         }
     }
 
     /// Takes a page from an ending reservation, even if its contents are lost.
-    fn depart_at_any_price(&mut self, at: u32) {
+    fn depart_at_any_price(&mut self, at: At<Mapping>) {
         if self.depart(at).is_err() {
             self.lose(at);
         }
@@ -100,7 +99,7 @@ impl<B: Backend> Pager<B> {
 
     /// Takes a page from one reservation, and leaves it to its other sharers. If none of them has
     /// it mapped, it is written out for them.
-    pub(crate) fn depart(&mut self, at: u32) -> Result<(), Refused> {
+    pub(crate) fn depart(&mut self, at: At<Mapping>) -> Result<(), Refused> {
         let attachment = self.mappings.at(at).attachment;
         let area = self.areas.at(self.attachments.at(attachment).area);
         if area.attachments.len() == 1 {
@@ -125,14 +124,14 @@ impl<B: Backend> Pager<B> {
         Ok(())
     }
 
-    fn owns(&self, at: u32) -> bool {
+    fn owns(&self, at: At<Mapping>) -> bool {
         let mapping = self.mappings.at(at);
         let area = self.attachments.at(mapping.attachment).area;
         self.areas.at(area).page(mapping.page).sharers.first() == Some(at)
     }
 
     /// Gives up a page that could not be written out.
-    fn lose(&mut self, at: u32) {
+    fn lose(&mut self, at: At<Mapping>) {
         if self.sharers_of(at) == 1 {
             self.drop_private(at, State::Lost);
         } else {
@@ -141,7 +140,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Takes the frame of a page without another sharer, without saving its contents.
-    fn drop_private(&mut self, at: u32, state: State) {
+    fn drop_private(&mut self, at: At<Mapping>, state: State) {
         let gone = self.unmap(at);
         let frame = self.vacate(gone.area, gone.page, state);
         self.reservations.at_mut(gone.reservation).owned -= 1;
@@ -149,7 +148,8 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Gives the frames of a reservation without pages to the node.
-    fn release(&mut self, index: u32) {
+    fn release(&mut self, index: At<Reservation>) {
+        self.forgo(index);
         let mut gone = self.reservations.remove(index);
         debug_assert_eq!(
             gone.conserved.len(),

@@ -9,17 +9,18 @@
 //! page, from the first to the last, and the locking tenant can be preempted between two pages. A
 //! tenant that joins a lock gives up a frame for each page when it maps it.
 
-use crate::area::{AreaId, Sharing, State};
+use crate::area::{Area, AreaId, Sharing, State};
 use crate::attachment::{Attachment, AttachmentId};
 use crate::backend::{Backend, Held};
 use crate::end::Ending;
 use crate::fault::Fault;
 use crate::frame::Frame;
 use crate::frame_source::Borrow;
-use crate::lists::{BySharer, List, Place};
+use crate::lists::{BySharer, List, Listing, Mapping};
 use crate::pager::Pager;
 use crate::refused::Refused;
-use crate::table::NIL;
+use crate::reservation::Reservation;
+use crate::table::At;
 
 impl<B: Backend> Pager<B> {
     /// Makes all pages of an area resident, maps them for every sharer, and locks them; returns
@@ -101,7 +102,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Ensures that all sharers can give up the frames permanently.
-    fn begin_lock(&mut self, area: u32) -> Result<u32, Refused> {
+    fn begin_lock(&mut self, area: At<Area>) -> Result<u32, Refused> {
         let target = self.areas.at(area);
         let pages = target.len();
         for &attachment in &target.attachments {
@@ -120,7 +121,7 @@ impl<B: Backend> Pager<B> {
 
     /// Maps a page for every sharer, each off the lists at once, so that making room for the next
     /// one cannot evict it, and takes all frames but one.
-    fn lock_page(&mut self, area: u32, page: u32) -> Result<(), Refused> {
+    fn lock_page(&mut self, area: At<Area>, page: u32) -> Result<(), Refused> {
         for sharer in 0..self.areas.at(area).attachments.len() {
             let (attachment, reservation) = self.sharer(area, sharer);
             let id = AttachmentId(self.attachments.key(attachment));
@@ -167,15 +168,15 @@ impl<B: Backend> Pager<B> {
     }
 
     /// An attachment of an area, and its reservation.
-    fn sharer(&self, area: u32, number: usize) -> (u32, u32) {
+    fn sharer(&self, area: At<Area>, number: usize) -> (At<Attachment>, At<Reservation>) {
         let attachment = self.areas.at(area).attachments[number];
         (attachment, self.attachments.at(attachment).reservation)
     }
 
     /// While a sharer is being taken back, some of its pages are mapped and some are not.
-    pub(crate) fn no_sharer_is_ending(&self, area: u32) -> Result<(), Refused> {
+    pub(crate) fn no_sharer_is_ending(&self, area: At<Area>) -> Result<(), Refused> {
         let mut sharers = self.areas.at(area).attachments.iter();
-        let is_ending = |&attachment: &u32| {
+        let is_ending = |&attachment: &At<Attachment>| {
             let reservation = self.attachments.at(attachment).reservation;
             self.reservations.at(reservation).ending
         };
@@ -186,7 +187,11 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Returns whether a reservation has room for what an access needs at once beside its kept pages and `pages` more.
-    pub(crate) fn is_larger_than_kept(&self, reservation: u32, pages: u32) -> Result<(), Refused> {
+    pub(crate) fn is_larger_than_kept(
+        &self,
+        reservation: At<Reservation>,
+        pages: u32,
+    ) -> Result<(), Refused> {
         let mine = self.reservations.at(reservation);
         let beside = self.at_once - 1;
         let needed = mine.kept.saturating_add(pages).saturating_add(beside);
@@ -200,18 +205,18 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Puts the mappings of a page that is not locked back on the lists.
-    fn list_again(&mut self, area: u32, page: u32) {
+    fn list_again(&mut self, area: At<Area>, page: u32) {
         for sharer in 0..self.areas.at(area).attachments.len() {
             let (attachment, reservation) = self.sharer(area, sharer);
             let at = self.attachments.at(attachment).table[page as usize];
-            if at != NIL && self.mappings.at(at).place == Place::Unlisted {
-                self.enlist(reservation, at, Place::Active);
+            if !at.is_nil() && self.mappings.at(at).listing == Listing::Unlisted {
+                self.enlist(reservation, at, Listing::Active);
             }
         }
     }
 
     /// The owner's frame becomes the area's, and the others' conserved ones the node's.
-    fn give_up_copies(&mut self, area: u32, page: u32) {
+    fn give_up_copies(&mut self, area: At<Area>, page: u32) {
         let mut next = self.areas.at(area).page(page).sharers.first();
         let mut owner = true;
         while let Some(at) = next {
@@ -229,7 +234,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// The first sharer owns the area's frame again, and the others conserve one of the node's.
-    fn take_copies(&mut self, area: u32, page: u32) {
+    fn take_copies(&mut self, area: At<Area>, page: u32) {
         let mut next = self.areas.at(area).page(page).sharers.first();
         let mut owner = true;
         while let Some(at) = next {
@@ -248,7 +253,11 @@ impl<B: Backend> Pager<B> {
 
     /// Maps a locked page for a sharer that came when it was locked already: it gives up a frame,
     /// to the node, or to the area if no other sharer has the page mapped.
-    pub(crate) fn join_lock(&mut self, attachment: u32, page: u32) -> Result<Fault, Refused> {
+    pub(crate) fn join_lock(
+        &mut self,
+        attachment: At<Attachment>,
+        page: u32,
+    ) -> Result<Fault, Refused> {
         let &Attachment {
             reservation, area, ..
         } = self.attachments.at(attachment);
@@ -273,14 +282,14 @@ impl<B: Backend> Pager<B> {
                 if stored { Fault::Major } else { Fault::Zero }
             }
         };
-        self.map(attachment, page, Place::Unlisted);
+        self.map(attachment, page, Listing::Unlisted);
         self.reservations.at_mut(reservation).locked += 1;
         Ok(fault)
     }
 
     /// Takes a locked page from one sharer, which gets a frame back for it: the area's own if no
     /// other sharer has it mapped, else one of the node's, which were required before.
-    pub(crate) fn leave_lock(&mut self, at: u32) -> Result<(), Refused> {
+    pub(crate) fn leave_lock(&mut self, at: At<Mapping>) -> Result<(), Refused> {
         if self.is_wanted_by_no_other(at) {
             self.save(at)?;
         }
@@ -293,7 +302,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// The same for an ending sharer, which does not get back the frames that it gave up.
-    pub(crate) fn leave_lock_at_any_price(&mut self, at: u32) {
+    pub(crate) fn leave_lock_at_any_price(&mut self, at: At<Mapping>) {
         let lost = self.is_wanted_by_no_other(at) && self.save(at).is_err();
         let left = if lost { State::Lost } else { State::Absent };
         if let Some(frame) = self.leave_locked_page(at, left) {
@@ -303,13 +312,13 @@ impl<B: Backend> Pager<B> {
 
     /// Returns whether others have attached the area but not mapped this page, so that its contents
     /// must be saved.
-    fn is_wanted_by_no_other(&self, at: u32) -> bool {
+    fn is_wanted_by_no_other(&self, at: At<Mapping>) -> bool {
         let area = self.attachments.at(self.mappings.at(at).attachment).area;
         self.sharers_of(at) == 1 && self.areas.at(area).attachments.len() > 1
     }
 
     /// Unmaps a locked page from one sharer; returns its frame if it was the last.
-    fn leave_locked_page(&mut self, at: u32, left: State) -> Option<Frame> {
+    fn leave_locked_page(&mut self, at: At<Mapping>, left: State) -> Option<Frame> {
         let gone = self.unmap(at);
         let last = self.areas.at(gone.area).page(gone.page).sharers.len() == 0;
         last.then(|| self.vacate(gone.area, gone.page, left))

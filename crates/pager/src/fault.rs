@@ -4,10 +4,11 @@ use crate::area::{Sharing, State};
 use crate::attachment::{Attachment, AttachmentId};
 use crate::backend::{Backend, Held};
 use crate::frame_source::Borrow;
-use crate::lists::Place;
+use crate::lists::Listing;
 use crate::pager::Pager;
 use crate::refused::Refused;
-use crate::table::NIL;
+use crate::reservation::Reservation;
+use crate::table::At;
 
 /// How a fault was resolved.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -40,7 +41,7 @@ impl<B: Backend> Pager<B> {
         if self.reservations.at(target.reservation).ending {
             return Err(Refused::Stale);
         }
-        if mapping != NIL {
+        if !mapping.is_nil() {
             return Ok(Fault::Present);
         }
         let reservation = target.reservation;
@@ -62,7 +63,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Maps a page that others have mapped.
-    pub(crate) fn join(&mut self, attachment: u32, page: u32) -> Result<Fault, Refused> {
+    pub(crate) fn join(&mut self, attachment: At<Attachment>, page: u32) -> Result<Fault, Refused> {
         let &Attachment {
             reservation, area, ..
         } = self.attachments.at(attachment);
@@ -81,7 +82,11 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Gives a page a frame of the reservation, which owns it from now on.
-    pub(crate) fn bring_in(&mut self, attachment: u32, page: u32) -> Result<Fault, Refused> {
+    pub(crate) fn bring_in(
+        &mut self,
+        attachment: At<Attachment>,
+        page: u32,
+    ) -> Result<Fault, Refused> {
         let &Attachment {
             reservation, area, ..
         } = self.attachments.at(attachment);
@@ -93,7 +98,7 @@ impl<B: Backend> Pager<B> {
         };
         self.fill(reservation, held, stored)?;
         self.areas.at_mut(area).page_mut(page).state = State::Resident(frame);
-        self.map(attachment, page, Place::Active);
+        self.map(attachment, page, Listing::Active);
         self.reservations.at_mut(reservation).owned += 1;
         Ok(if stored { Fault::Major } else { Fault::Zero })
     }
@@ -102,7 +107,7 @@ impl<B: Backend> Pager<B> {
     /// frame is free again.
     pub(crate) fn fill(
         &mut self,
-        reservation: u32,
+        reservation: At<Reservation>,
         held: Held,
         stored: bool,
     ) -> Result<(), Refused> {

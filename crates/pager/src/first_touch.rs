@@ -4,25 +4,27 @@
 //! of charge, and lose it when the owner, which reads its own reference bits only, needs the frame.
 
 use crate::area::State;
+use crate::attachment::Attachment;
 use crate::backend::Backend;
-use crate::lists::Place;
+use crate::lists::{Listing, Mapping};
 use crate::pager::Pager;
 use crate::refused::Refused;
+use crate::table::At;
 
 impl<B: Backend> Pager<B> {
-    pub(crate) fn join_free_of_charge(&mut self, attachment: u32, page: u32) {
-        self.map(attachment, page, Place::Unlisted);
+    pub(crate) fn join_free_of_charge(&mut self, attachment: At<Attachment>, page: u32) {
+        self.map(attachment, page, Listing::Unlisted);
     }
 
     /// Evicts a page for all: its owner needs the frame, or is about to end.
-    pub(crate) fn evict_as_first_toucher(&mut self, victim: u32) -> Result<(), Refused> {
+    pub(crate) fn evict_as_first_toucher(&mut self, victim: At<Mapping>) -> Result<(), Refused> {
         self.save(victim)?;
         self.take_from_all(victim, State::Absent);
         Ok(())
     }
 
     /// Unmaps a page from all sharers, first from its owner, which gets the frame.
-    pub(crate) fn take_from_all(&mut self, owner: u32, state: State) {
+    pub(crate) fn take_from_all(&mut self, owner: At<Mapping>, state: State) {
         let gone = self.unmap(owner);
         debug_assert!(gone.owner, "only the first toucher has the page listed");
         while let Some(other) = self.areas.at(gone.area).page(gone.page).sharers.first() {

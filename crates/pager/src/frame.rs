@@ -87,14 +87,6 @@ impl Frames {
         Some(Frame(frame))
     }
 
-    /// Moves `n` frames, which must be there.
-    pub(crate) fn shift(&mut self, from: &mut Stack, to: &mut Stack, n: u32) {
-        for _ in 0..n {
-            let frame = self.pop(from).expect("as many frames as are moved");
-            self.push(to, frame);
-        }
-    }
-
     /// Moves all frames, in constant time.
     pub(crate) fn append(&mut self, from: &mut Stack, to: &mut Stack) {
         if from.top == NIL {

@@ -4,7 +4,8 @@ use crate::backend::Backend;
 use crate::frame::Frame;
 use crate::pager::Pager;
 use crate::refused::Refused;
-use crate::reservation::Kind;
+use crate::reservation::{Kind, Reservation};
+use crate::table::At;
 
 /// Whether a firm reservation may take an unreserved frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +18,7 @@ impl<B: Backend> Pager<B> {
     /// Takes a frame that the reservation may use, making room if it must.
     pub(crate) fn take_frame(
         &mut self,
-        reservation: u32,
+        reservation: At<Reservation>,
         borrow: Borrow,
     ) -> Result<Frame, Refused> {
         if let Some(frame) = self.pop_free(reservation) {

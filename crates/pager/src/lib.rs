@@ -42,7 +42,7 @@
 //! | active and inactive list, ownership list | `lists`; room for their mappings: `mappings_needed`; second chance: `second_chance` |
 //! | eviction, and writing out in clusters | `second_chance` (the victim), `evict`, `write_out` |
 //! | pages that their creator keeps | `pin` |
-//! | the beginning of a reservation; its end, in steps | `begin`; `end` |
+//! | the beginning of a reservation, and its end, in steps | `begin`; `end` |
 //! | frames of the node, and which reservation has them | `node_frames`, `frame`, `pager`; where one for a page comes from: `frame_source`; why a request is refused: `refused` |
 //! | whether reservations fit together | [`admission`] |
 //! | mechanism: page tables, frames, storage | `backend`; in memory, for tests: `memory_backend` |
@@ -120,6 +120,7 @@ pub use area::{AreaId, Sharing};
 pub use attachment::AttachmentId;
 pub use audit::Violation;
 pub use backend::{Backend, Held, Page, StoreError};
+pub use begin::Beginning;
 pub use end::Ending;
 pub use fault::Fault;
 pub use frame::{Frame, PAGE};

@@ -8,11 +8,12 @@
 use alloc::vec::Vec;
 use core::marker::PhantomData;
 
-use crate::table::NIL;
+use crate::attachment::Attachment;
+use crate::table::At;
 
 /// Which list of its reservation a mapping is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Listing {
     /// The active list: mapped recently, or referenced at the last check.
     Active,
     /// The inactive list: the next victims.
@@ -23,22 +24,22 @@ pub(crate) enum Place {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Links {
-    next: u32,
-    previous: u32,
+    next: At<Mapping>,
+    previous: At<Mapping>,
 }
 
 const UNLINKED: Links = Links {
-    next: NIL,
-    previous: NIL,
+    next: At::NIL,
+    previous: At::NIL,
 };
 
 /// One page in the page table of one reservation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Mapping {
-    pub(crate) attachment: u32,
+    pub(crate) attachment: At<Attachment>,
     /// Number of the page in its area.
     pub(crate) page: u32,
-    pub(crate) place: Place,
+    pub(crate) listing: Listing,
     age: Links,
     sharers: Links,
 }
@@ -51,9 +52,10 @@ pub(crate) struct Mappings {
 }
 
 impl Mappings {
-    pub(crate) const fn new() -> Self {
+    /// None, with memory for so many.
+    pub(crate) fn with_room_for(mappings: usize) -> Self {
         Mappings {
-            slots: Vec::new(),
+            slots: Vec::with_capacity(mappings),
             unused: List::EMPTY,
         }
     }
@@ -62,11 +64,11 @@ impl Mappings {
     pub(crate) fn grow(&mut self, more: u32) {
         self.slots.reserve(more as usize);
         for _ in 0..more {
-            let at = self.slots.len() as u32;
+            let at = At::new(self.slots.len() as u32);
             self.slots.push(Mapping {
-                attachment: NIL,
-                page: NIL,
-                place: Place::Unlisted,
+                attachment: At::NIL,
+                page: u32::MAX,
+                listing: Listing::Unlisted,
                 age: UNLINKED,
                 sharers: UNLINKED,
             });
@@ -79,38 +81,38 @@ impl Mappings {
         self.slots.len() as u32
     }
 
-    pub(crate) fn take(&mut self, attachment: u32, page: u32) -> u32 {
+    pub(crate) fn take(&mut self, attachment: At<Attachment>, page: u32) -> At<Mapping> {
         // Room was made for every frame that could be mapped.
         let at = self.unused.first().expect("room for another mapping");
         let mut unused = self.unused;
         unused.remove(self, at);
         self.unused = unused;
-        self.slots[at as usize] = Mapping {
+        self.slots[at.index()] = Mapping {
             attachment,
             page,
-            place: Place::Unlisted,
+            listing: Listing::Unlisted,
             age: UNLINKED,
             sharers: UNLINKED,
         };
         at
     }
 
-    pub(crate) fn give_back(&mut self, at: u32) {
+    pub(crate) fn give_back(&mut self, at: At<Mapping>) {
         let mapping = self.at_mut(at);
-        mapping.attachment = NIL;
+        mapping.attachment = At::NIL;
         let mut unused = self.unused;
         unused.push(self, at);
         self.unused = unused;
     }
 
     #[inline]
-    pub(crate) fn at(&self, at: u32) -> &Mapping {
-        &self.slots[at as usize]
+    pub(crate) fn at(&self, at: At<Mapping>) -> &Mapping {
+        &self.slots[at.index()]
     }
 
     #[inline]
-    pub(crate) fn at_mut(&mut self, at: u32) -> &mut Mapping {
-        &mut self.slots[at as usize]
+    pub(crate) fn at_mut(&mut self, at: At<Mapping>) -> &mut Mapping {
+        &mut self.slots[at.index()]
     }
 }
 
@@ -155,16 +157,16 @@ impl Chain for BySharer {
 /// A first-in, first-out list of mappings.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct List<C> {
-    first: u32,
-    last: u32,
+    first: At<Mapping>,
+    last: At<Mapping>,
     len: u32,
     chain: PhantomData<C>,
 }
 
 impl<C: Chain> List<C> {
     pub(crate) const EMPTY: Self = List {
-        first: NIL,
-        last: NIL,
+        first: At::NIL,
+        last: At::NIL,
         len: 0,
         chain: PhantomData,
     };
@@ -175,18 +177,18 @@ impl<C: Chain> List<C> {
     }
 
     #[inline]
-    pub(crate) fn first(&self) -> Option<u32> {
-        (self.first != NIL).then_some(self.first)
+    pub(crate) fn first(&self) -> Option<At<Mapping>> {
+        self.first.some()
     }
 
     /// Appends a mapping that is on no list of this chain.
     #[inline]
-    pub(crate) fn push(&mut self, all: &mut Mappings, at: u32) {
+    pub(crate) fn push(&mut self, all: &mut Mappings, at: At<Mapping>) {
         *C::links(all.at_mut(at)) = Links {
-            next: NIL,
+            next: At::NIL,
             previous: self.last,
         };
-        if self.last == NIL {
+        if self.last.is_nil() {
             self.first = at;
         } else {
             C::links(all.at_mut(self.last)).next = at;
@@ -197,14 +199,14 @@ impl<C: Chain> List<C> {
 
     /// Takes a mapping off this list.
     #[inline]
-    pub(crate) fn remove(&mut self, all: &mut Mappings, at: u32) {
+    pub(crate) fn remove(&mut self, all: &mut Mappings, at: At<Mapping>) {
         let Links { next, previous } = core::mem::replace(C::links(all.at_mut(at)), UNLINKED);
-        if previous == NIL {
+        if previous.is_nil() {
             self.first = next;
         } else {
             C::links(all.at_mut(previous)).next = next;
         }
-        if next == NIL {
+        if next.is_nil() {
             self.last = previous;
         } else {
             C::links(all.at_mut(next)).previous = previous;
@@ -214,13 +216,12 @@ impl<C: Chain> List<C> {
 
     /// The mapping after `at`.
     #[inline]
-    pub(crate) fn after(all: &Mappings, at: u32) -> Option<u32> {
-        let next = C::peek(all.at(at)).next;
-        (next != NIL).then_some(next)
+    pub(crate) fn after(all: &Mappings, at: At<Mapping>) -> Option<At<Mapping>> {
+        C::peek(all.at(at)).next.some()
     }
 
     /// The mappings of the list, the first first.
-    pub(crate) fn iter(self, all: &Mappings) -> impl Iterator<Item = u32> {
+    pub(crate) fn iter(self, all: &Mappings) -> impl Iterator<Item = At<Mapping>> {
         core::iter::successors(self.first(), move |&at| Self::after(all, at))
     }
 }
@@ -234,15 +235,16 @@ mod tests {
     use proptest::prop_assert_eq;
 
     use super::{ByAge, BySharer, List, Mappings};
+    use crate::table::At;
 
     proptest! {
         /// Both chains at once: a move on one leaves the other as it was.
         #[test]
         fn a_list_does_what_a_queue_does(steps in prop::collection::vec(any::<(bool, u8)>(), 0..200)) {
-            let mut all = Mappings::new();
+            let mut all = Mappings::with_room_for(8);
             all.grow(8);
             let mut sharers = List::<BySharer>::EMPTY;
-            let taken: Vec<u32> = (0..8).map(|page| all.take(0, page)).collect();
+            let taken: Vec<_> = (0..8).map(|page| all.take(At::NIL, page)).collect();
             for &at in &taken {
                 sharers.push(&mut all, at);
             }

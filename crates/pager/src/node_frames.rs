@@ -1,6 +1,7 @@
 //! The frames of a node that no reservation has, and how many of the others are borrowed.
 
 use crate::frame::{Frame, Frames, Stack};
+use crate::refused::Refused;
 
 /// The frames of a node. Those that hold no page are on stacks: the unreserved ones here, the others
 /// with their reservations.
@@ -10,6 +11,9 @@ pub(crate) struct NodeFrames {
     unreserved: Stack,
     /// Frames that firm reservations have beyond their size.
     borrowed: u32,
+    /// Frames that reservations were promised and do not have yet: never more than the unreserved
+    /// and borrowed ones together.
+    promised: u32,
 }
 
 impl NodeFrames {
@@ -20,6 +24,7 @@ impl NodeFrames {
             stacks,
             unreserved,
             borrowed: 0,
+            promised: 0,
         }
     }
 
@@ -35,9 +40,46 @@ impl NodeFrames {
         self.borrowed
     }
 
-    /// Takes an unreserved frame.
+    pub(crate) const fn promised(&self) -> u32 {
+        self.promised
+    }
+
+    /// Unreserved and borrowed frames that nobody was promised.
+    pub(crate) const fn left(&self) -> u32 {
+        self.unreserved.len() + self.borrowed - self.promised
+    }
+
+    /// Promises `n` frames.
+    ///
+    /// # Errors
+    /// [`Refused::Frames`] if fewer are left.
+    pub(crate) const fn promise(&mut self, n: u32) -> Result<(), Refused> {
+        let left = self.left();
+        if n > left {
+            return Err(Refused::Frames { needed: n, left });
+        }
+        self.promised += n;
+        Ok(())
+    }
+
+    /// Takes an unreserved frame that was promised.
+    pub(crate) fn take_promised(&mut self) -> Option<Frame> {
+        let frame = self.stacks.pop(&mut self.unreserved)?;
+        self.promised -= 1;
+        Some(frame)
+    }
+
+    /// Gives up a promise of `n` frames.
+    pub(crate) const fn forgo(&mut self, n: u32) {
+        self.promised -= n;
+    }
+
+    /// Takes an unreserved frame for good, unless each that could be had was promised.
     pub(crate) fn take(&mut self) -> Option<Frame> {
-        self.stacks.pop(&mut self.unreserved)
+        match self.left() {
+            0 => None,
+            _ => self.stacks.pop(&mut self.unreserved),
+        }
     }
 
     /// Makes a frame unreserved.
@@ -45,9 +87,12 @@ impl NodeFrames {
         self.stacks.push(&mut self.unreserved, frame);
     }
 
-    /// Takes an unreserved frame that is to be given back.
+    /// Takes an unreserved frame that is to be given back. None is lent that was promised.
     pub(crate) fn lend(&mut self) -> Option<Frame> {
-        let frame = self.take()?;
+        if self.unreserved.len() <= self.promised {
+            return None;
+        }
+        let frame = self.stacks.pop(&mut self.unreserved)?;
         self.borrowed += 1;
         Some(frame)
     }
@@ -56,11 +101,6 @@ impl NodeFrames {
     pub(crate) fn take_back(&mut self, frame: Frame) {
         self.put(frame);
         self.borrowed -= 1;
-    }
-
-    /// Moves `n` unreserved frames, which must be there, to a reservation.
-    pub(crate) fn set_aside(&mut self, to: &mut Stack, n: u32) {
-        self.stacks.shift(&mut self.unreserved, to, n);
     }
 
     /// Makes all frames of a reservation unreserved, `borrowed` of which were lent. Constant time.
@@ -98,11 +138,36 @@ mod tests {
     use crate::frame::Stack;
     use alloc::vec::Vec;
 
+    fn set_aside(node: &mut NodeFrames, free: &mut Stack, n: u32) {
+        node.promise(n).expect("so many are left");
+        for _ in 0..n {
+            let frame = node.take_promised().expect("it was promised");
+            node.push(free, frame);
+        }
+    }
+
+    #[test]
+    fn what_was_promised_is_neither_lent_nor_taken() {
+        let mut node = NodeFrames::new(4);
+        node.promise(3).expect("four are left");
+        assert!(node.promise(2).is_err());
+        let lent = node.lend().expect("one was not promised");
+        assert!(node.lend().is_none());
+        assert_eq!((node.unreserved(), node.borrowed(), node.left()), (3, 1, 1));
+        let taken = node.take().expect("what is lent comes back");
+        assert!(node.take().is_none());
+        node.put(taken);
+        node.take_back(lent);
+        assert_eq!(node.left(), 1);
+        node.forgo(3);
+        assert_eq!(node.left(), 4);
+    }
+
     #[test]
     fn every_frame_is_unreserved_reserved_or_lent() {
         let mut node = NodeFrames::new(8);
         let mut free = Stack::EMPTY;
-        node.set_aside(&mut free, 5);
+        set_aside(&mut node, &mut free, 5);
         assert_eq!((node.unreserved(), free.len(), node.borrowed()), (3, 5, 0));
         let lent = node.lend().expect("three are unreserved");
         node.push(&mut free, lent);
@@ -120,7 +185,7 @@ mod tests {
     fn what_ends_gives_back_what_it_had_and_what_it_borrowed() {
         let mut node = NodeFrames::new(4);
         let mut free = Stack::EMPTY;
-        node.set_aside(&mut free, 2);
+        set_aside(&mut node, &mut free, 2);
         while let Some(frame) = node.lend() {
             node.push(&mut free, frame);
         }

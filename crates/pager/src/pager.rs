@@ -4,12 +4,12 @@ use crate::area::{Area, AreaId, PageRecord, Sharing, State};
 use crate::attachment::{Attachment, AttachmentId};
 use crate::backend::{Backend, Held, Page};
 use crate::frame::Frame;
-use crate::lists::{Mapping, Mappings, Place};
+use crate::lists::{Listing, Mapping, Mappings};
 use crate::mappings_needed::MappingsNeeded;
 use crate::node_frames::NodeFrames;
 use crate::refused::Refused;
 use crate::reservation::{Account, Counts, Reservation, ReservationId};
-use crate::table::{NIL, Table};
+use crate::table::{At, Table};
 use crate::usage::Usage;
 
 /// Memory reservations over the frames of one node.
@@ -32,8 +32,8 @@ pub struct Pager<B> {
 /// The state of a mapping before it was undone.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Unmapped {
-    pub(crate) reservation: u32,
-    pub(crate) area: u32,
+    pub(crate) reservation: At<Reservation>,
+    pub(crate) area: At<Area>,
     pub(crate) page: u32,
     /// It was first in the ownership list.
     pub(crate) owner: bool,
@@ -46,7 +46,9 @@ impl<B: Backend> Pager<B> {
 
     /// A node of `total` frames, all unreserved.
     pub fn new(total: u32, backend: B) -> Self {
-        let mut mappings = Mappings::new();
+        // With firm reservations each can be mapped by one that has borrowed it, too. Memory for that is
+        // not touched before.
+        let mut mappings = Mappings::with_room_for(2 * total as usize);
         // Each frame can be mapped once: no reservation makes room for its own when it comes.
         mappings.grow(total);
         Pager {
@@ -72,13 +74,17 @@ impl<B: Backend> Pager<B> {
         }
     }
 
-    /// Makes room for the mappings that may be needed.
-    pub(crate) fn make_room_for_mappings(&mut self) {
+    /// Makes room for more of the mappings that may be needed, for `left` at most, which become fewer.
+    /// Returns whether there is room for all.
+    pub(crate) fn make_room_for_mappings(&mut self, left: &mut u32) -> bool {
         let needed = self.mappings_needed.most(self.frames.total());
-        let more = needed.saturating_sub(self.mappings.capacity().into());
+        let lacking = needed.saturating_sub(self.mappings.capacity().into());
         // Places are numbered by `u32`, as frames are.
-        self.mappings
-            .grow(u32::try_from(more).expect("fewer mappings than a number can tell apart"));
+        let lacking = u32::try_from(lacking).expect("fewer mappings than a number can tell apart");
+        let more = lacking.min(*left);
+        *left -= more;
+        self.mappings.grow(more);
+        more == lacking
     }
 
     /// Makes an area of `pages` pages, which read as zero. It lasts until its last attachment
@@ -94,7 +100,8 @@ impl<B: Backend> Pager<B> {
         if pages == 0 {
             return Err(Refused::Empty);
         }
-        Ok(AreaId(self.areas.add(Area::new(pages, sharing, stored))))
+        let at = self.areas.add(Area::new(pages, sharing, stored));
+        Ok(AreaId(self.areas.key(at)))
     }
 
     /// Makes an area of `pages` pages that secondary storage holds already, such as those of a
@@ -205,12 +212,12 @@ impl<B: Backend> Pager<B> {
         &mut self.backend
     }
 
-    pub(crate) fn area_of(&self, id: AreaId) -> Result<u32, Refused> {
+    pub(crate) fn area_of(&self, id: AreaId) -> Result<At<Area>, Refused> {
         self.areas.find(id.0).ok_or(Refused::Stale)
     }
 
     /// The reservation, if it is there and not on its way out.
-    pub(crate) fn living(&self, id: ReservationId) -> Result<u32, Refused> {
+    pub(crate) fn living(&self, id: ReservationId) -> Result<At<Reservation>, Refused> {
         let index = self.reservations.find(id.0).ok_or(Refused::Stale)?;
         if self.reservations.at(index).ending {
             return Err(Refused::Stale);
@@ -220,27 +227,27 @@ impl<B: Backend> Pager<B> {
 
     /// The reservation that a mapping belongs to.
     #[inline]
-    pub(crate) fn holder(&self, mapping: u32) -> u32 {
+    pub(crate) fn holder(&self, mapping: At<Mapping>) -> At<Reservation> {
         let attachment = self.mappings.at(mapping).attachment;
         self.attachments.at(attachment).reservation
     }
 
     /// Returns the number of sharers of this mapping's page, itself included.
     #[inline]
-    pub(crate) fn sharers_of(&self, mapping: u32) -> u32 {
+    pub(crate) fn sharers_of(&self, mapping: At<Mapping>) -> u32 {
         let mapping = self.mappings.at(mapping);
         let area = self.attachments.at(mapping.attachment).area;
         self.areas.at(area).page(mapping.page).sharers.len()
     }
 
     /// How the sharers of this mapping's page divide it.
-    pub(crate) fn sharing_of(&self, mapping: u32) -> Sharing {
+    pub(crate) fn sharing_of(&self, mapping: At<Mapping>) -> Sharing {
         let attachment = self.mappings.at(mapping).attachment;
         self.areas.at(self.attachments.at(attachment).area).sharing
     }
 
     /// The name of a page outside the policy.
-    pub(crate) fn name(&self, area: u32, number: u32) -> Page {
+    pub(crate) fn name(&self, area: At<Area>, number: u32) -> Page {
         Page {
             area: AreaId(self.areas.key(area)),
             number,
@@ -248,7 +255,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Puts a resident page into a page table, last in its ownership list.
-    pub(crate) fn map(&mut self, attachment: u32, page: u32, place: Place) {
+    pub(crate) fn map(&mut self, attachment: At<Attachment>, page: u32, listing: Listing) {
         let id = AttachmentId(self.attachments.key(attachment));
         let at = self.mappings.take(attachment, page);
         let target = self.attachments.at_mut(attachment);
@@ -258,19 +265,19 @@ impl<B: Backend> Pager<B> {
         area.page_mut(page).sharers.push(&mut self.mappings, at);
         let frame = area.frame(page);
         let reservation = target.reservation;
-        self.enlist(reservation, at, place);
+        self.enlist(reservation, at, listing);
         self.backend.map(id, page, frame);
     }
 
     /// Takes a page out of one page table and its mapping off every list. Frames do not move.
-    pub(crate) fn unmap(&mut self, at: u32) -> Unmapped {
+    pub(crate) fn unmap(&mut self, at: At<Mapping>) -> Unmapped {
         let &Mapping {
             attachment, page, ..
         } = self.mappings.at(at);
         let id = AttachmentId(self.attachments.key(attachment));
         let source = self.attachments.at_mut(attachment);
         let (reservation, area) = (source.reservation, source.area);
-        source.table[page as usize] = NIL;
+        source.table[page as usize] = At::NIL;
         source.mapped -= 1;
         let sharers = &mut self.areas.at_mut(area).page_mut(page).sharers;
         let owner = sharers.first() == Some(at);
@@ -287,7 +294,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Takes the frame from a page that is no longer mapped.
-    pub(crate) fn vacate(&mut self, area: u32, page: u32, state: State) -> Frame {
+    pub(crate) fn vacate(&mut self, area: At<Area>, page: u32, state: State) -> Frame {
         let name = self.name(area, page);
         let area = self.areas.at_mut(area);
         let frame = area.frame(page);
@@ -299,39 +306,49 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Appends a mapping that is unlisted to a list of its reservation.
-    pub(crate) fn enlist(&mut self, reservation: u32, at: u32, place: Place) {
+    pub(crate) fn enlist(
+        &mut self,
+        reservation: At<Reservation>,
+        at: At<Mapping>,
+        listing: Listing,
+    ) {
         let reservation = self.reservations.at_mut(reservation);
-        match place {
-            Place::Active => reservation.active.push(&mut self.mappings, at),
-            Place::Inactive => reservation.inactive.push(&mut self.mappings, at),
-            Place::Unlisted => {}
+        match listing {
+            Listing::Active => reservation.active.push(&mut self.mappings, at),
+            Listing::Inactive => reservation.inactive.push(&mut self.mappings, at),
+            Listing::Unlisted => {}
         }
-        self.mappings.at_mut(at).place = place;
+        self.mappings.at_mut(at).listing = listing;
     }
 
     /// Takes a mapping off the list of its reservation that it is on.
-    pub(crate) fn delist(&mut self, reservation: u32, at: u32) {
+    pub(crate) fn delist(&mut self, reservation: At<Reservation>, at: At<Mapping>) {
         let reservation = self.reservations.at_mut(reservation);
-        match self.mappings.at(at).place {
-            Place::Active => reservation.active.remove(&mut self.mappings, at),
-            Place::Inactive => reservation.inactive.remove(&mut self.mappings, at),
-            Place::Unlisted => {}
+        match self.mappings.at(at).listing {
+            Listing::Active => reservation.active.remove(&mut self.mappings, at),
+            Listing::Inactive => reservation.inactive.remove(&mut self.mappings, at),
+            Listing::Unlisted => {}
         }
-        self.mappings.at_mut(at).place = Place::Unlisted;
+        self.mappings.at_mut(at).listing = Listing::Unlisted;
     }
 
     /// Moves a mapping to the end of a list.
-    pub(crate) fn relist(&mut self, reservation: u32, at: u32, place: Place) {
+    pub(crate) fn relist(
+        &mut self,
+        reservation: At<Reservation>,
+        at: At<Mapping>,
+        listing: Listing,
+    ) {
         self.delist(reservation, at);
-        self.enlist(reservation, at, place);
+        self.enlist(reservation, at, listing);
     }
 
-    pub(crate) fn push_free(&mut self, reservation: u32, frame: Frame) {
+    pub(crate) fn push_free(&mut self, reservation: At<Reservation>, frame: Frame) {
         let free = &mut self.reservations.at_mut(reservation).free;
         self.frames.push(free, frame);
     }
 
-    pub(crate) fn pop_free(&mut self, reservation: u32) -> Option<Frame> {
+    pub(crate) fn pop_free(&mut self, reservation: At<Reservation>) -> Option<Frame> {
         let free = &mut self.reservations.at_mut(reservation).free;
         self.frames.pop(free)
     }

@@ -5,24 +5,27 @@
 //! that picks a shared page as its victim evicts it for all.
 
 use crate::area::State;
+use crate::attachment::Attachment;
 use crate::backend::Backend;
 use crate::frame::Frame;
-use crate::lists::Place;
+use crate::lists::{Listing, Mapping};
 use crate::pager::Pager;
 use crate::refused::Refused;
+use crate::reservation::Reservation;
+use crate::table::At;
 
 impl<B: Backend> Pager<B> {
     /// Maps a page that another reservation has: one frame goes back to the node.
-    pub(crate) fn join_plainly(&mut self, attachment: u32, page: u32, frame: Frame) {
+    pub(crate) fn join_plainly(&mut self, attachment: At<Attachment>, page: u32, frame: Frame) {
         let reservation = self.attachments.at(attachment).reservation;
         self.frames.put(frame);
         self.reservations.at_mut(reservation).returned += 1;
-        self.map(attachment, page, Place::Active);
+        self.map(attachment, page, Listing::Active);
     }
 
     /// Evicts a page that others have mapped. The evictor gets the frame, the others one of the
     /// node's in its place, if there is one.
-    pub(crate) fn evict_plainly(&mut self, victim: u32) -> Result<(), Refused> {
+    pub(crate) fn evict_plainly(&mut self, victim: At<Mapping>) -> Result<(), Refused> {
         self.save(victim)?;
         let gone = self.unmap(victim);
         self.unbook_plainly(gone.reservation, gone.owner);
@@ -43,7 +46,7 @@ impl<B: Backend> Pager<B> {
         Ok(())
     }
 
-    fn unbook_plainly(&mut self, reservation: u32, owner: bool) {
+    fn unbook_plainly(&mut self, reservation: At<Reservation>, owner: bool) {
         let mine = self.reservations.at_mut(reservation);
         if owner {
             mine.owned -= 1;
@@ -53,7 +56,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Unmaps a page that others have mapped, and leaves it to them.
-    pub(crate) fn leave_plainly(&mut self, at: u32) {
+    pub(crate) fn leave_plainly(&mut self, at: At<Mapping>) {
         let gone = self.unmap(at);
         self.unbook_plainly(gone.reservation, gone.owner);
         if gone.owner {
@@ -67,7 +70,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Compensates for a page that another reservation evicted, if the node has a frame for it.
-    pub(crate) fn take_missing(&mut self, reservation: u32) -> Option<Frame> {
+    pub(crate) fn take_missing(&mut self, reservation: At<Reservation>) -> Option<Frame> {
         if self.reservations.at(reservation).missing == 0 {
             return None;
         }

@@ -2,9 +2,10 @@
 
 use alloc::vec::Vec;
 
+use crate::attachment::Attachment;
 use crate::frame::Stack;
 use crate::lists::{ByAge, List};
-use crate::table::Key;
+use crate::table::{At, Key};
 
 /// Names a reservation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -61,8 +62,9 @@ impl Contract {
 }
 
 /// Where the frames of a reservation are. Always
-/// `free + owned + conserved + returned + missing = size - locked + borrowed`, and `returned`
-/// and `missing` are 0 unless the tenant uses an area of [`Sharing::Plain`](crate::Sharing).
+/// `free + owned + conserved + returned + missing + promised = size - locked + borrowed`. `promised`
+/// is 0 once the reservation has begun, and `returned` and `missing` are 0 unless the tenant uses an area of
+/// [`Sharing::Plain`](crate::Sharing).
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Account {
     /// Frames of the contract.
@@ -81,13 +83,16 @@ pub struct Account {
     pub returned: u32,
     /// Baseline: frames that are still to be had from the node, for pages that others evicted.
     pub missing: u32,
+    /// Frames that it was promised and does not have yet: it is beginning.
+    pub promised: u32,
 }
 
 impl Account {
     /// Returns whether the sum holds (invariant 6).
     pub fn balances(&self) -> bool {
         let held = [self.free, self.owned, self.conserved, self.returned];
-        let held = held.map(u64::from).iter().sum::<u64>() + u64::from(self.missing);
+        let due = [self.missing, self.promised];
+        let held = held.iter().chain(&due).copied().map(u64::from).sum::<u64>();
         held + u64::from(self.locked) == u64::from(self.size) + u64::from(self.borrowed)
     }
 }
@@ -134,12 +139,14 @@ pub(crate) struct Reservation {
     pub(crate) owned: u32,
     pub(crate) returned: u32,
     pub(crate) missing: u32,
+    /// Frames of the contract that it does not have yet.
+    pub(crate) promised: u32,
     pub(crate) free: Stack,
     /// The conserved-page list (SPC §IV-A).
     pub(crate) conserved: Stack,
     pub(crate) active: List<ByAge>,
     pub(crate) inactive: List<ByAge>,
-    pub(crate) attachments: Vec<u32>,
+    pub(crate) attachments: Vec<At<Attachment>>,
     /// It is being taken back, and serves no faults.
     pub(crate) ending: bool,
     pub(crate) counts: Counts,
@@ -159,6 +166,7 @@ impl Reservation {
             owned: 0,
             returned: 0,
             missing: 0,
+            promised: contract.frames,
             free: Stack::EMPTY,
             conserved: Stack::EMPTY,
             active: List::EMPTY,
@@ -179,6 +187,7 @@ impl Reservation {
             borrowed: self.borrowed,
             returned: self.returned,
             missing: self.missing,
+            promised: self.promised,
         }
     }
 }

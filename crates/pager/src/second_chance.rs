@@ -6,8 +6,10 @@
 
 use crate::attachment::AttachmentId;
 use crate::backend::Backend;
-use crate::lists::{Mapping, Place};
+use crate::lists::{Listing, Mapping};
 use crate::pager::Pager;
+use crate::reservation::Reservation;
+use crate::table::At;
 
 /// Most moves between the lists for one victim: the time for a fault must not depend on how many
 /// pages a reservation has. Then the oldest inactive page is the victim, referenced or not.
@@ -15,7 +17,7 @@ const MOVES: u32 = 256;
 
 impl<B: Backend> Pager<B> {
     /// The page that has to go first; `None` if none is listed.
-    pub(crate) fn victim(&mut self, reservation: u32) -> Option<u32> {
+    pub(crate) fn victim(&mut self, reservation: At<Reservation>) -> Option<At<Mapping>> {
         let mut moves = MOVES;
         loop {
             self.deactivate(reservation, &mut moves);
@@ -23,13 +25,13 @@ impl<B: Backend> Pager<B> {
             if moves == 0 || !self.take_referenced(oldest) {
                 return Some(oldest);
             }
-            self.relist(reservation, oldest, Place::Active);
+            self.relist(reservation, oldest, Listing::Active);
             moves -= 1;
         }
     }
 
     /// Keeps a third of the pages inactive, as far as `moves` allow, and at least one.
-    fn deactivate(&mut self, reservation: u32, moves: &mut u32) {
+    fn deactivate(&mut self, reservation: At<Reservation>, moves: &mut u32) {
         loop {
             let mine = self.reservations.at(reservation);
             let (inactive, active) = (mine.inactive.len(), mine.active.len());
@@ -38,12 +40,12 @@ impl<B: Backend> Pager<B> {
                 return;
             };
             self.take_referenced(oldest);
-            self.relist(reservation, oldest, Place::Inactive);
+            self.relist(reservation, oldest, Listing::Inactive);
             *moves = moves.saturating_sub(1);
         }
     }
 
-    fn take_referenced(&mut self, at: u32) -> bool {
+    fn take_referenced(&mut self, at: At<Mapping>) -> bool {
         let &Mapping {
             attachment, page, ..
         } = self.mappings.at(at);

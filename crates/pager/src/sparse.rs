@@ -65,6 +65,20 @@ impl<T: Copy> Sparse<T> {
         None
     }
 
+    /// The first entry from `at` on that was written to and `is` so, if there is one. O(entries of the blocks in
+    /// between that were made, and blocks that were not).
+    pub fn find_from(&self, at: usize, is: impl Fn(&T) -> bool) -> Option<usize> {
+        let mut within = at % BLOCK;
+        for (number, block) in self.blocks.iter().enumerate().skip(at / BLOCK) {
+            let rest = block.as_ref().map(|block| &block[within..]);
+            if let Some(found) = rest.and_then(|rest| rest.iter().position(&is)) {
+                return Some(number * BLOCK + within + found);
+            }
+            within = 0;
+        }
+        None
+    }
+
     /// All entries in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
         (0..self.length).map(|at| &self[at])
@@ -120,6 +134,10 @@ mod tests {
                 model[at] = value;
             }
             assert!(table.iter().eq(model.iter()));
+            for at in 0..length {
+                let next = model.iter().skip(at).position(|&entry| entry > 7);
+                assert_eq!(table.find_from(at, |&entry| entry > 7), next.map(|next| at + next));
+            }
             assert_eq!((table.len(), table.get(length)), (length, None));
         }
     }

@@ -5,9 +5,10 @@
 
 use crate::area::Sharing;
 use crate::backend::{Backend, Held};
-use crate::lists::{ByAge, List};
+use crate::lists::{ByAge, List, Mapping};
 use crate::pager::Pager;
 use crate::refused::Refused;
+use crate::table::At;
 
 /// Pages that are written out together at most.
 pub const CLUSTER: usize = 8;
@@ -16,7 +17,7 @@ const LOOKS: usize = 4 * CLUSTER;
 
 impl<B: Backend> Pager<B> {
     /// Makes sure that secondary storage has what a page holds.
-    pub(crate) fn save(&mut self, victim: u32) -> Result<(), Refused> {
+    pub(crate) fn save(&mut self, victim: At<Mapping>) -> Result<(), Refused> {
         let held = self.held_by(victim);
         if !self.backend.is_dirty(held) {
             return Ok(());
@@ -38,7 +39,8 @@ impl<B: Backend> Pager<B> {
         let cluster = &cluster[..filled];
         self.backend.write(cluster)?;
         for Held { page, .. } in cluster {
-            let area = self.areas.at_mut(page.area.0.index);
+            let area = self.areas.find(page.area.0).expect("it is mapped");
+            let area = self.areas.at_mut(area);
             area.page_mut(page.number).stored = true;
         }
         let reservation = self.holder(victim);
@@ -50,11 +52,11 @@ impl<B: Backend> Pager<B> {
 
     /// Returns whether evicting the page now would write it out: a shared one is only unmapped,
     /// unless it is not managed.
-    fn would_be_written(&self, at: u32) -> bool {
+    fn would_be_written(&self, at: At<Mapping>) -> bool {
         self.sharers_of(at) == 1 || self.sharing_of(at) != Sharing::Conserve
     }
 
-    fn held_by(&self, mapping: u32) -> Held {
+    fn held_by(&self, mapping: At<Mapping>) -> Held {
         let mapping = self.mappings.at(mapping);
         let area = self.attachments.at(mapping.attachment).area;
         Held {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Watched;
+use common::{Change, Watched};
 use leasehold_pager::{
     AttachmentId, CLUSTER, Contract, Ending, Fault, MemoryBackend, Pager, Refused, ReservationId,
     Sharing, StoreError, Technique,
@@ -651,5 +651,43 @@ fn many_firm_reservations_take_no_more_memory_than_one_for_what_they_may_borrow(
     let at = pager.attach(ids[0], area).expect("attached");
     touch_all(&mut pager, at, 50_001);
     assert_eq!((pager.borrowed(), pager.unreserved()), (50_000, 0));
+    pager.audit().expect("invariants");
+}
+
+#[test]
+fn an_end_takes_pages_in_the_order_of_their_addresses_whoever_touched_them_first() {
+    const PAGES: u32 = 64;
+    let mut pager = Pager::new(2 * PAGES, Watched::new(2 * PAGES));
+    let area = pager
+        .create_area(PAGES, Sharing::Conserve)
+        .expect("an area");
+    let tenants: Vec<_> = (0..2)
+        .map(|_| {
+            let id = pager.reserve(&Contract::hard(PAGES)).expect("frames");
+            (id, pager.attach(id, area).expect("room"))
+        })
+        .collect();
+    let scattered = || (0..PAGES).map(|nth| nth * 37 % PAGES);
+    for page in scattered() {
+        let (_, first) = tenants[page as usize % 2];
+        pager.fault(first, page).expect("a frame");
+    }
+    for page in scattered() {
+        for &(_, at) in &tenants {
+            pager.fault(at, page).expect("a frame");
+        }
+    }
+    // Both at the same time: what the first owns goes to the second, which is ending, too.
+    pager.end_step(tenants[1].0, 1).expect("there");
+    for &(id, at) in &tenants {
+        pager.backend_mut().changes.clear();
+        pager.end(id).expect("there");
+        let taken: Vec<_> = pager.backend().changes.iter().copied().collect();
+        let ascending = (0..PAGES).map(|page| Change::Unmap(at, page));
+        let left = taken.len();
+        assert!(left >= PAGES as usize - 1);
+        let ascending: Vec<_> = ascending.skip(PAGES as usize - left).collect();
+        assert_eq!(taken, ascending);
+    }
     pager.audit().expect("invariants");
 }

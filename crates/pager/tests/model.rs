@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use common::{Change, Watched};
 use leasehold_pager::{
-    Account, AreaId, AttachmentId, Contract, Ending, Fault, Kind, Pager, Refused, ReservationId,
-    Sharing,
+    Account, AreaId, AttachmentId, Beginning, Contract, Ending, Fault, Kind, Pager, Refused,
+    ReservationId, Sharing,
 };
 use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::strategy::Just;
@@ -25,6 +25,17 @@ enum Op {
         frames: u32,
         firm: bool,
         swap: Option<u32>,
+    },
+    Promise {
+        frames: u32,
+        firm: bool,
+    },
+    ReserveStep {
+        beginning: usize,
+        limit: u32,
+    },
+    Forgo {
+        beginning: usize,
     },
     EndStep {
         reservation: usize,
@@ -87,6 +98,10 @@ fn op(sharing: impl Strategy<Value = Sharing> + 'static) -> impl Strategy<Value 
     prop_oneof![
         4 => (0u32..9, any::<bool>(), swap)
             .prop_map(|(frames, firm, swap)| Op::Reserve { frames, firm, swap }),
+        2 => (0u32..9, any::<bool>()).prop_map(|(frames, firm)| Op::Promise { frames, firm }),
+        4 => (any_of(), 1u32..400)
+            .prop_map(|(beginning, limit)| Op::ReserveStep { beginning, limit }),
+        1 => any_of().prop_map(|beginning| Op::Forgo { beginning }),
         1 => (any_of(), 1u32..5).prop_map(|(reservation, limit)| Op::EndStep { reservation, limit }),
         1 => any_of().prop_map(|reservation| Op::End { reservation }),
         3 => (0u32..7, sharing).prop_map(|(pages, sharing)| Op::Create { pages, sharing }),
@@ -153,6 +168,8 @@ impl Memory {
 struct Model {
     pager: Pager<Watched>,
     tenants: Vec<Tenant>,
+    /// Those that do not have all their frames yet.
+    beginning: Vec<Tenant>,
     areas: Vec<Memory>,
     views: Vec<View>,
     fails: bool,
@@ -166,6 +183,7 @@ impl Model {
         Model {
             pager: Pager::new(FRAMES, Watched::new(FRAMES)),
             tenants: vec![],
+            beginning: vec![],
             areas: vec![],
             views: vec![],
             fails: false,
@@ -264,7 +282,8 @@ impl Model {
     /// Checks that every account follows from the mappings.
     fn check(&self) -> TestCaseResult {
         self.pager.audit().expect("invariants");
-        let mut held = 0;
+        let begun = self.beginning.iter().map(|tenant| self.account(tenant.id));
+        let mut held = begun.map(|account| account.free).sum::<u32>();
         for tenant in &self.tenants {
             let account = self.account(tenant.id);
             prop_assert!(account.balances(), "{:?}", account);
@@ -309,6 +328,15 @@ impl Model {
     fn apply(&mut self, op: Op) -> TestCaseResult {
         match op {
             Op::Reserve { frames, firm, swap } => self.reserve(frames, firm, swap)?,
+            Op::Promise { frames, firm } => self.promise(frames, firm)?,
+            Op::ReserveStep { beginning, limit } => self.reserve_step(beginning, limit)?,
+            Op::Forgo { beginning } => {
+                if !self.beginning.is_empty() {
+                    let at = beginning % self.beginning.len();
+                    let gone = self.beginning.remove(at);
+                    prop_assert_eq!(self.pager.end(gone.id), Ok(()));
+                }
+            }
             Op::EndStep { reservation, limit } => self.end(reservation, Some(limit))?,
             Op::End { reservation } => self.end(reservation, None)?,
             Op::Create { pages, sharing } => match self.pager.create_area(pages, sharing) {
@@ -351,6 +379,68 @@ impl Model {
         self.check()
     }
 
+    /// Frames that nobody has been promised and that can be had.
+    fn left(&self) -> u32 {
+        let beginning = self.beginning.iter();
+        let promised = beginning.map(|tenant| self.account(tenant.id).promised);
+        self.pager.unreserved() + self.pager.borrowed() - promised.sum::<u32>()
+    }
+
+    fn promise(&mut self, frames: u32, firm: bool) -> TestCaseResult {
+        let contract = match firm {
+            true => Contract::firm(frames),
+            false => Contract::hard(frames),
+        };
+        let left = self.left();
+        let result = self.pager.promise(&contract);
+        self.follow(&BTreeSet::new())?;
+        match result {
+            Ok(id) => {
+                prop_assert!(frames > 0 && frames <= left);
+                self.beginning.push(Tenant {
+                    id,
+                    contract,
+                    ending: false,
+                    forgone: 0,
+                });
+            }
+            Err(Refused::Empty) => prop_assert_eq!(frames, 0),
+            Err(refused) => prop_assert_eq!(
+                refused,
+                Refused::Frames {
+                    needed: frames,
+                    left
+                }
+            ),
+        }
+        Ok(())
+    }
+
+    fn reserve_step(&mut self, beginning: usize, limit: u32) -> TestCaseResult {
+        if self.beginning.is_empty() {
+            return Ok(());
+        }
+        let at = beginning % self.beginning.len();
+        let id = self.beginning[at].id;
+        let may = self.borrowers();
+        let before = self.pager.backend().memory.traffic().writes;
+        let result = self.pager.reserve_step(id, limit);
+        self.follow(&may)?;
+        let written = self.pager.backend().memory.traffic().writes - before;
+        prop_assert!(written <= 1, "more than a cluster in a step");
+        match result {
+            Ok(Beginning::More) => {}
+            Ok(Beginning::Done) => {
+                prop_assert_eq!(self.account(id).promised, 0);
+                let tenant = self.beginning.remove(at);
+                self.tenants.push(tenant);
+            }
+            Err(Refused::Store(_)) => prop_assert!(self.fails),
+            Err(other) => prop_assert!(self.is_starving(other), "{}", other),
+        }
+        Ok(())
+    }
+
     fn reserve(&mut self, frames: u32, firm: bool, swap: Option<u32>) -> TestCaseResult {
         let contract = if firm {
             Contract::firm(frames)
@@ -358,7 +448,7 @@ impl Model {
             Contract::hard(frames)
         };
         let contract = swap.map_or(contract, |pages| contract.with_swap(pages));
-        let left = self.pager.unreserved() + self.pager.borrowed();
+        let left = self.left();
         let may = self.borrowers();
         let result = self.pager.reserve(&contract);
         self.follow(&may)?;
@@ -456,7 +546,7 @@ impl Model {
         let mapped = area.pages.iter();
         let mapped = mapped.filter(|page| page.sharers.contains(&view.tenant));
         let mapped = mapped.count() as u32;
-        let left = self.pager.unreserved() + self.pager.borrowed();
+        let left = self.left();
         let mut may = self.borrowers();
         may.insert(view.tenant);
         if !self.tenant(view.tenant).ending {
@@ -804,7 +894,7 @@ impl Model {
         let locked = area.pages[..area.locked()].iter();
         let copies = locked.map(|page| page.sharers.len().saturating_sub(1) as u32);
         let copies: u32 = copies.sum();
-        let left = self.pager.unreserved() + self.pager.borrowed();
+        let left = self.left();
         let result = {
             let may = self.borrowers();
             let result = self.pager.unlock(area.id);

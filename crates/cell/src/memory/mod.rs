@@ -44,7 +44,7 @@ pub(crate) use paged::{Ahead, Memories, claim, detach, for_tenant, make_ahead};
 pub(crate) use parts::Left;
 pub(crate) use shared::{Joining, join_image, lock_step, shared};
 pub(crate) use state::Tenancy;
-pub(crate) use tenancy::{admit, end, lend, page_class, restore, usage};
+pub(crate) use tenancy::{admit, end, lend, page_class, reserve_step, restore, usage};
 
 use crate::meter::Held;
 use crate::profile::Profile;

@@ -6,8 +6,9 @@ use super::state::{CellMemory, End, Tenancy, with};
 use crate::mappings::Mappings;
 use crate::meter::Held;
 use crate::start_error::StartError;
+use crate::steps::caps;
 use leasehold_lease::{ByteSize, Memory, MemoryKind, SharedPages};
-use leasehold_pager::{Account, CLUSTER, Contract, Counts, Ending, Kind, PAGE};
+use leasehold_pager::{Account, Beginning, CLUSTER, Contract, Counts, Ending, Kind, PAGE};
 use leasehold_pager_linux::{Error, Limits, Paging};
 use leasehold_reclaim::GroupId;
 
@@ -56,7 +57,8 @@ pub(crate) struct PagedUse {
     pub(crate) swapped_bytes: u64,
 }
 
-/// Takes a tenant's reservation out of the cell's memory, if the cell holds any for it.
+/// Promises a tenant its reservation of the cell's memory, if the cell holds any for it. It gets its frames in
+/// [steps](reserve_step).
 ///
 /// # Errors
 /// When less is left, or the lease lets the tenant page and the cell cannot.
@@ -96,9 +98,9 @@ pub(crate) fn admit(root: GroupId, lease: &Memory) -> Result<(), StartError> {
                     mappings: paging.mappings,
                     places: places(limit),
                 };
-                memory.paging.reserve_limited(&contract, limits)
+                memory.paging.promise(&contract, Some(limits))
             }
-            _ => memory.paging.reserve(&contract),
+            _ => memory.paging.promise(&contract, None),
         };
         let reservation = reserved.map_err(refused)?;
         let tenancy = Tenancy {
@@ -123,6 +125,26 @@ pub(crate) fn admit(root: GroupId, lease: &Memory) -> Result<(), StartError> {
         Some(admitted) => admitted,
         None if lease.paging.is_some() => Err(refused("the cell holds no memory to page in")),
         None => Ok(()),
+    }
+}
+
+/// Gives a tenant more of the frames that it was promised: those that others have borrowed have to be written
+/// out. Returns true when it has all of them.
+///
+/// # Errors
+/// When a page of a borrower cannot be written out.
+pub(crate) fn reserve_step(root: GroupId) -> Result<bool, String> {
+    let step = with(|memory| {
+        let Some(tenancy) = memory.tenancies.get(&root) else {
+            return Ok(Beginning::Done);
+        };
+        let most = caps::RESERVED.most as u32;
+        memory.paging.reserve_step(tenancy.reservation, most)
+    });
+    match step {
+        None | Some(Ok(Beginning::Done)) => Ok(true),
+        Some(Ok(Beginning::More)) => Ok(false),
+        Some(Err(error)) => Err(error.to_string()),
     }
 }
 

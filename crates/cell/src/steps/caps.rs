@@ -181,6 +181,9 @@ pub const PAGES: Cap = Cap::new(
     Beyond::Steps,
 );
 
+/// Frames that one step sets aside for a tenant; one that was borrowed counts as 64.
+pub const RESERVED: Cap = Cap::new("frames", 4096, Beyond::Steps);
+
 /// Timers that one step fires.
 pub const TIMERS: Cap = Cap::new("timers", 8, Beyond::Steps);
 

@@ -5,7 +5,7 @@ use super::caps::{
     COMPONENTS, COPIED_REGION, Cap, DATA, ELEMENTS, FIELDS, FRAMES, FREED, GLOBALS, HANDLERS,
     HANDLES, IOVECS, KEY, KEY_PAGE, KEY_PAGE_BYTES, KEYS, LENDS, LEVELS, LINK, LOG_LINE, MESSAGE,
     MESSAGE_CAPABILITIES, NAME, NESTED, PAGES, PATH, PERMITTED, POINTERS, POLL_LIST, RANDOM_LIST,
-    RANDOM_STEP, REGION_COPY, REQUESTS, SCRUBS, SEGMENTS, STRING, STRING_COUNT, STRINGS,
+    RANDOM_STEP, REGION_COPY, REQUESTS, RESERVED, SCRUBS, SEGMENTS, STRING, STRING_COUNT, STRINGS,
     SUBSCRIPTIONS, TABLE_BULK, TABLE_ELEMENTS, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP,
     TRAP_MESSAGE, VALUE, VALUES, WIDE_STRING, WINDOW, WORKERS,
 };
@@ -232,7 +232,7 @@ const PROGRAM: &[Held] = &[
 /// Every host step. The order has no meaning.
 pub static TABLE: &[Row] = &ROWS;
 
-static ROWS: [Row; 352] = [
+static ROWS: [Row; 353] = [
     // WASI preview 1.
     row(PREVIEW1, "args_get").caps(&[STRINGS, STRING_COUNT]),
     row(PREVIEW1, "args_sizes_get").caps(&[STRINGS, STRING_COUNT]),
@@ -811,6 +811,7 @@ static ROWS: [Row; 352] = [
     row(CELL, "detach").caps(&[PAGES]),
     row(CELL, "withdraw regions").caps(&[PAGES]),
     row(CELL, "admit"),
+    row(CELL, "start: reserve").caps(&[RESERVED]).fault(),
     row(CELL, "start: charge").takes(PROGRAM),
     row(CELL, "start: share").caps(&[PAGES]),
     row(CELL, "start: surround").caps(&[STRINGS, STRING_COUNT]),
