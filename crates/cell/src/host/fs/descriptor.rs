@@ -42,6 +42,8 @@ pub(crate) struct Node {
     grown: Mutex<Option<Lent>>,
     /// Where its last growth ended, if that was not written out since.
     grown_to: Mutex<Option<u64>>,
+    /// Whether it was opened to be changed: the kernel refuses to otherwise.
+    is_writable: bool,
     /// Whether every write is written out.
     is_synchronous: bool,
     ahead: ReadAhead,
@@ -106,6 +108,7 @@ impl Node {
             window: Mutex::new(None),
             grown: Mutex::new(None),
             grown_to: Mutex::new(None),
+            is_writable: false,
             is_synchronous: false,
             ahead: ReadAhead::default(),
             depth: Depth::of_start(),
@@ -138,7 +141,13 @@ impl Node {
     }
 
     /// Returns the node with its payer: the growth of the file is counted.
-    pub(super) fn of(mut self, files: &Arc<Files>, status: &Statx, is_synchronous: bool) -> Self {
+    pub(super) fn of(
+        mut self,
+        files: &Arc<Files>,
+        status: &Statx,
+        (is_writable, is_synchronous): (bool, bool),
+    ) -> Self {
+        self.is_writable = is_writable;
         self.is_synchronous = is_synchronous;
         match self.kind {
             FileType::RegularFile => {
@@ -159,9 +168,20 @@ impl Node {
         self
     }
 
-    /// Returns the files of the execution, if what this file takes of a disk is counted.
+    /// Whether what it takes of a disk is counted.
+    pub(super) fn is_paid_for(&self) -> bool {
+        self.payer.is_some()
+    }
+
+    /// Returns the payer of what a change of the file takes; `None` if nothing is counted, or it was not opened to be
+    /// changed.
+    fn paying(&self) -> Option<&DiskPayer> {
+        self.payer.as_ref().filter(|_| self.is_writable)
+    }
+
+    /// Returns the files of the execution, if what a change of this file takes of a disk is counted.
     pub(super) fn files(&self) -> Option<&Arc<Files>> {
-        self.payer.as_ref().map(|payer| &payer.files)
+        self.paying().map(|payer| &payer.files)
     }
 
     fn window(&self) -> MutexGuard<'_, Option<Window>> {
@@ -388,7 +408,7 @@ impl Node {
 
     /// Changes the size; returns `None` on the cell's thread if that has to wait.
     pub(super) fn resize(&self, site: Site, size: u64) -> Option<Result<()>> {
-        let Some(payer) = &self.payer else {
+        let Some(payer) = self.paying() else {
             return Some(kernel::resize(self.as_fd(), size));
         };
         let disk = payer.files.account().disk();

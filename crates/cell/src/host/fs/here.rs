@@ -5,6 +5,7 @@ use super::attempt::Try;
 use super::change::{self, Effect, PairChange};
 use super::class::{Class, Site};
 use super::descriptor::{Mode as OpenMode, Node};
+use super::growth::Growth;
 use super::open::Request;
 use super::pace::Permit;
 use super::path::attempt_status;
@@ -709,4 +710,49 @@ fn what_is_many_levels_down_is_found_on_another_thread_however_short_its_path_is
     let looks = |path| attempt_status(&bench.account, &bench.start, path, false);
     assert!(matches!(looks(c"f"), Try::Elsewhere(_)));
     assert!(!bench.makes_directory(c"e") && !bench.unlinks(c"f"));
+}
+
+#[test]
+fn what_the_kernel_refuses_is_refused_by_it() {
+    let _turn = kernel::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    let run = |request: Request, path: &CStr| {
+        let tried = request.attempt(bench.table.files(), &bench.start, path);
+        match tried {
+            Try::Done(result) => result,
+            Try::Elsewhere(work) => work(),
+        }
+    };
+    let _writer = run(WRITE, c"a").expect("created");
+    let read_only = Request {
+        create: false,
+        mode: OpenMode {
+            read: true,
+            write: false,
+        },
+        ..WRITE
+    };
+    let reader = run(read_only, c"a").expect("opened");
+    bench.unlinks(c"a");
+    // No growth is what is wrong with these.
+    let resized = reader.resize(Site::Blocking, 1 << 40);
+    assert_eq!(resized, Some(Err(rustix::io::Errno::INVAL)));
+    let growth = Growth::take(&reader, 1 << 16).expect("nothing is taken");
+    let written = growth.write(
+        Site::Blocking,
+        &reader,
+        Some(1 << 40),
+        || "the kernel was asked",
+    );
+    assert_eq!(written, Some(Ok("the kernel was asked")));
+    let create = Request {
+        follow: true,
+        ..WRITE
+    };
+    run(WRITE, c"b").expect("created");
+    for (target, link) in [(c"b/", c"to-b"), (c"loop/", c"loop"), (c"to-b", c"to-link")] {
+        rustix::fs::symlinkat(target, bench.start.as_fd(), link).expect("a link");
+        let opened = run(create, link).map(|_| ());
+        assert_eq!(opened, Err(rustix::io::Errno::ISDIR), "{link:?}");
+    }
 }

@@ -137,7 +137,7 @@ impl Request {
                     files.account().expect_slow_files();
                 }
                 let node = node.found(site, start, path);
-                let node = node.of(files, &status, self.sync);
+                let node = node.of(files, &status, (self.mode.write, self.sync));
                 Ok(Some(Opened { node, is_new }))
             }
             Err(errno) if site.is_undecided(errno) => Ok(None),
@@ -161,8 +161,9 @@ impl Request {
         };
         match created {
             Err(Errno::EXIST) if !self.exclusive => match open(OFlags::empty()) {
-                // What is there is a link to a name that is missing. Which directory grows is not known.
-                Err(Errno::NOENT) => {
+                // What is there is a link to a name that is missing, and which directory grows is not known, or to one
+                // that cannot be created: the kernel says why.
+                Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
                     let taken = disk.take(BLOCK);
                     let created = taken.and_then(|()| {
                         open(OFlags::CREATE).inspect_err(|_| disk.give_bytes(BLOCK))

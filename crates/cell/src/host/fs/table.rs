@@ -195,7 +195,7 @@ impl Table {
         // From here on the table gives the descriptor back.
         taken.account = None;
         open.node.hold();
-        if open.node.files().is_some() {
+        if open.node.is_paid_for() {
             let pages = opened_pages(open.node.class);
             open.node.pay(&mut taken.freed, pages);
         }
