@@ -23,7 +23,7 @@ use crate::host::io::Io;
 use crate::local;
 use crate::mappings::{self, Mappings};
 use crate::memory::{self, HeldFrames, MemoryUse, SharedUse};
-use crate::own_core::{self, OwnCore};
+use crate::own_core::{self, NoOwnCore, OwnCore};
 use crate::pools::Pools;
 use crate::profile::Profile;
 use crate::program::{Entry, Program, ProgramError, Purpose};
@@ -92,7 +92,35 @@ pub struct PendingStart {
     started: Receiver<Result<(), StartError>>,
 }
 
+/// Ends a tenant that any thread may wait for meanwhile, whatever it is doing, its start included.
+#[derive(Clone)]
+#[allow(missing_debug_implementations)]
+pub struct Killer {
+    key: u64,
+    inbox: Arc<Inbox<Command>>,
+}
+
+impl Killer {
+    /// As [`TenantHandle::kill`].
+    pub fn kill(&self) {
+        let command = Command::Kill {
+            key: self.key,
+            asked_ns: monotonic_ns(),
+        };
+        let message = Message::Command(command);
+        self.inbox.put(message, Urgency::CONTROL);
+    }
+}
+
 impl PendingStart {
+    /// Who ends the tenant, while it is started and afterwards.
+    pub fn killer(&self) -> Killer {
+        Killer {
+            key: self.handle.key,
+            inbox: self.handle.inbox.clone(),
+        }
+    }
+
     /// Waits until the tenant has been started.
     ///
     /// # Errors
@@ -161,8 +189,11 @@ impl Cell {
             std::thread::Builder::new()
                 .name("leasehold-cell".into())
                 .spawn(move || {
-                    let (realtime, _own_core) = take_place(&config, &place);
-                    if let Ok(io) = given_io.recv() {
+                    let (realtime, own_core) = take_place(&config, &place);
+                    let lacks_core = realtime == Realtime::Granted && own_core.is_none();
+                    if config.needs_own_core && lacks_core {
+                        let _ = ready.send(Err(NoOwnCore.into()));
+                    } else if let Ok(io) = given_io.recv() {
                         run(
                             &config,
                             companion,
@@ -430,9 +461,23 @@ impl Cell {
         intake: Intake,
         serving: Serving,
     ) -> Result<TenantHandle, StartError> {
+        self.begin_serving(request, intake, serving)?.wait()
+    }
+
+    /// Begins to start a tenant as [`Cell::start_serving`] does, and does not wait for it, as [`Cell::begin`] does
+    /// not.
+    ///
+    /// # Errors
+    /// When its reservation cannot be kept.
+    pub fn begin_serving(
+        &self,
+        request: StartRequest,
+        intake: Intake,
+        serving: Serving,
+    ) -> Result<PendingStart, StartError> {
         serving.check()?;
         let service = Service { intake, serving };
-        self.admit(request, false, Some(service))?.wait()
+        self.admit(request, false, Some(service))
     }
 
     fn admit(
@@ -768,12 +813,17 @@ fn run(
                 .map_err(|error| anyhow::anyhow!("a timer for the cell: {error}"))
         })
         .and_then(|preemption| {
-            let realtime = realtime == Realtime::Granted;
-            Executor::new(config, inbox, pools, preemption, realtime, ends_fit)
+            let is_realtime = realtime == Realtime::Granted;
+            Executor::new(config, inbox, pools, preemption, is_realtime, ends_fit)
         })
         .and_then(|executor| {
             let held = memory::held();
             // All privileged set-up is done: from here on the thread works for guests.
+            if realtime == Realtime::Granted
+                && let Realtime::Refused(reason) = realtime::ask()
+            {
+                anyhow::bail!("real-time priority, which was granted before: {reason}");
+            }
             leasehold_confine::narrow(leasehold_confine::Thread::Cell)?;
             Ok((executor, held))
         });
@@ -793,7 +843,7 @@ fn run(
     calls::leave();
 }
 
-/// Sets the core and priority that the configuration requests, and reports the core that the cell's
+/// Sets the core that the configuration requests, finds out about the priority, and reports the core that the cell's
 /// other threads avoid.
 fn take_place(config: &CellConfig, place: &Sender<Placement>) -> (Realtime, Option<OwnCore>) {
     if let Some(cpu) = config.cpu
@@ -802,7 +852,7 @@ fn take_place(config: &CellConfig, place: &Sender<Placement>) -> (Realtime, Opti
         tracing::warn!(cpu, %error, "the cell's thread is not pinned");
     }
     let realtime = match config.realtime {
-        true => realtime::ask(),
+        true => realtime::may_have(),
         false => Realtime::NotAsked,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -37,6 +37,9 @@ pub struct CellConfig {
     /// Whether the cell's thread asks for real-time priority, so that no other program of the host
     /// takes time from reservations ([`Cell::realtime`](crate::Cell::realtime) tells whether it got it).
     pub realtime: bool,
+    /// Whether a cell that gets real-time priority, but no [core of its own](crate::Cell::own_core), ends
+    /// at once, with the error [`NoOwnCore`](crate::NoOwnCore): before it takes any memory.
+    pub needs_own_core: bool,
     /// Whether admission is tested: a tenant is refused if its reservation, or that of any other
     /// tenant, could then not be kept.
     pub admission: bool,
@@ -78,6 +81,7 @@ impl CellConfig {
             max_tenants: 4096,
             order: Order::FixedPriority,
             realtime: false,
+            needs_own_core: false,
             admission: true,
             shielding: Shielding::Shielded,
             ends: Some(ends_contract()),

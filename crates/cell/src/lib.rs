@@ -141,7 +141,7 @@ mod worker;
 
 pub use arena_backing::MapBacking;
 pub use calls::{CallError, ExportedFunction, FunctionError, PendingCall};
-pub use cell::{Cell, PendingStart, TenantHandle};
+pub use cell::{Cell, Killer, PendingStart, TenantHandle};
 pub use command::StartRequest;
 pub use confidence::QuantileBound;
 pub use config::{CellConfig, PLACES};
@@ -167,6 +167,7 @@ pub use leasehold_wasm::artifact::CodeCache;
 pub use leasehold_wasm::refused::{Function, SourcePosition};
 pub use leasehold_wasm::{exceptions, image};
 pub use meter::Held;
+pub use own_core::NoOwnCore;
 pub use program::{Program, ProgramError};
 pub use realtime::Realtime;
 pub use realtime_limit::RealtimeLimit;

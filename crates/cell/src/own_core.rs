@@ -12,6 +12,14 @@ use std::os::linux::net::SocketAddrExt as _;
 use std::os::unix::net::{SocketAddr, UnixListener};
 use std::time::Duration;
 
+/// Why a cell [without a core of its own](crate::CellConfig::needs_own_core) was not started.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "each processor that the cell may run on is that of another cell with real-time priority: the \
+     reservations of both would be missed"
+)]
+pub struct NoOwnCore;
+
 /// A core that the calling thread is bound to, and no other cell.
 #[derive(Debug)]
 pub(crate) struct OwnCore {

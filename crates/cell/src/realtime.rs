@@ -23,6 +23,17 @@ pub enum Realtime {
     Refused(String),
 }
 
+/// Asks whether the calling thread may have real-time priority. It is ordinary afterwards: what a cell does until it
+/// has guests, like taking its memory, delays no other thread.
+pub(crate) fn may_have() -> Realtime {
+    let answer = ask();
+    if answer == Realtime::Granted {
+        // It can always be given up.
+        let _ = system::set_scheduler(libc::SCHED_OTHER, 0);
+    }
+    answer
+}
+
 /// Asks for `SCHED_FIFO` for the calling thread.
 pub(crate) fn ask() -> Realtime {
     // Threads that this one starts are ordinary again.
@@ -35,7 +46,15 @@ pub(crate) fn ask() -> Realtime {
 
 #[cfg(test)]
 mod tests {
-    use super::{Realtime, ask};
+    use super::{Realtime, ask, may_have};
+
+    #[test]
+    fn a_thread_that_may_have_it_is_ordinary_until_it_asks() {
+        let asked = std::thread::spawn(|| (may_have(), crate::system::scheduler(), ask()));
+        let (may, policy, answer) = asked.join().expect("it does not panic");
+        assert_eq!(policy, libc::SCHED_OTHER);
+        assert_eq!(may, answer);
+    }
 
     #[test]
     fn the_answer_is_what_the_thread_has() {

@@ -13,7 +13,7 @@ use crate::overhead::{HostSteps, HostTime};
 use crate::rules::Rules;
 use crate::transit::{self, Transit};
 use leasehold_cell::preempt::Mechanism;
-use leasehold_cell::{Cell, CellConfig, Realtime, RealtimeLimit};
+use leasehold_cell::{Cell, CellConfig, NoOwnCore, Realtime, RealtimeLimit};
 use leasehold_confine::InForce;
 use leasehold_lease::{LeaseFile, Nanoseconds, Order, TenantSpec};
 use std::path::Path;
@@ -157,6 +157,7 @@ impl CellOptions {
         config.code = file.code.map(|code| code.get());
         config.realtime = true;
         config.admission = !self.unadmitted;
+        config.needs_own_core = !self.unadmitted;
         config.ends = admitted.ends.reservation.or(config.ends);
         let notify = Notify::connect();
         let confined = confinement::enter(
@@ -170,7 +171,12 @@ impl CellOptions {
                 control,
             },
         )?;
-        let cell = Cell::start(config)?;
+        let cell = Cell::start(config).map_err(|error| match error.is::<NoOwnCore>() {
+            true => Failure::Refused(format!(
+                "{error}; --unadmitted starts the tenants all the same"
+            )),
+            false => error.into(),
+        })?;
         let beside = start_beside(&cell)?;
         confinement::started()?;
         match cell.realtime() {
@@ -180,14 +186,7 @@ impl CellOptions {
             ),
             Realtime::Granted => {
                 if cell.own_core().is_none() {
-                    let taken = "each processor that the cell may run on is that of another cell with real-time \
-                                 priority: the reservations of both would be missed";
-                    if !self.unadmitted {
-                        return Err(Failure::Refused(format!(
-                            "{taken}; --unadmitted starts the tenants all the same"
-                        )));
-                    }
-                    say!("leasehold: {taken}");
+                    say!("leasehold: {NoOwnCore}");
                 }
                 // Or it would not be here without --unadmitted.
                 if let Some(limit) = admitted.host {
