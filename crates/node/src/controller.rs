@@ -1,5 +1,6 @@
 //! How other threads ask the supervisor.
 
+use crate::killers::Killers;
 use crate::problem::Problem;
 use crate::supervisor::Supervisor;
 use crate::view::ErrorKind;
@@ -18,7 +19,7 @@ pub(crate) type Request = Box<dyn FnOnce(&mut Supervisor) + Send>;
 
 /// Asks the supervisor; clones ask the same.
 #[derive(Clone)]
-pub struct Controller(SyncSender<Request>);
+pub struct Controller(SyncSender<Request>, Killers);
 
 /// The requests, for the supervisor.
 pub struct Requests(pub(crate) Receiver<Request>);
@@ -27,7 +28,12 @@ impl Controller {
     /// Creates a channel in which a bounded number of requests wait.
     pub fn new() -> (Self, Requests) {
         let (sender, receiver) = sync_channel(WAITING);
-        (Self(sender), Requests(receiver))
+        (Self(sender, Killers::default()), Requests(receiver))
+    }
+
+    /// The lives that can be killed without the supervisor.
+    pub(crate) const fn killers(&self) -> &Killers {
+        &self.1
     }
 
     /// Has the supervisor do this, and returns its answer.

@@ -13,7 +13,7 @@
 //! | concept | file |
 //! |---|---|
 //! | the one owner of all tenants, and how other threads ask it | `supervisor`, `controller` |
-//! | a tenant under supervision: what is wanted, its life | `ward`; when it is started again: `restarts` |
+//! | a tenant under supervision: what is wanted, its life | `ward`; when it is started again: `restarts`; who is killed by name: `killers` |
 //! | changes: of a lease file, of operators | `plan`, `desired` |
 //! | loading programs; whether one changed on disk | `loader`, `source` |
 //! | the control interface: routes, types | `api`, [`view`]; made of the cell's reports: `viewed`; refusals: `problem` |
@@ -28,6 +28,7 @@ mod client;
 mod controller;
 mod desired;
 mod events;
+mod killers;
 mod loader;
 mod logs;
 pub mod metrics;

@@ -9,6 +9,7 @@ mod shown;
 use crate::controller::{Controller, Request, Requests};
 use crate::desired::{Change, Keeper};
 use crate::events::Events;
+use crate::killers::Killers;
 use crate::loader::{Loaded, Loader};
 use crate::logs::Logs;
 use crate::metrics;
@@ -144,6 +145,7 @@ pub struct StartFailure {
 pub struct Supervisor {
     parts: Parts,
     loader: Loader,
+    killers: Killers,
     waiting: Requests,
     wards: Vec<Ward>,
     ends: VecDeque<End>,
@@ -193,6 +195,7 @@ impl Supervisor {
         Ok(Self {
             parts,
             loader,
+            killers: controller.killers().clone(),
             waiting,
             wards: Vec::new(),
             ends: VecDeque::new(),

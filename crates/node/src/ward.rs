@@ -1,5 +1,6 @@
 //! A tenant under supervision: what is wanted of it, its life, and how it ended.
 
+use crate::killers::Killable;
 use crate::loader::Loaded;
 use crate::restarts::Restarts;
 use crate::source::Source;
@@ -25,6 +26,8 @@ pub(crate) struct Life {
     pub(crate) spec: Arc<TenantSpec>,
     pub(crate) bound: EndBound,
     pub(crate) phase: Phase,
+    /// Among those that are killed by name.
+    pub(crate) _killable: Killable,
     /// Until when no message is written on failed requests.
     pub(crate) silent_until: Option<Instant>,
 }

@@ -122,6 +122,8 @@ async fn kill(
     Path(name): Path<String>,
     Query(Kill { wait }): Query<Kill>,
 ) -> Result<Response, Problem> {
+    // The supervisor, which may be busy with a start, then learns of it, and tells the end.
+    api.controller.killers().kill(&name);
     let end = api
         .controller
         .ask(move |supervisor| supervisor.kill(&name))

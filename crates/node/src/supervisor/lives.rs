@@ -5,9 +5,7 @@ use crate::view::{Desired, EventKind};
 use crate::viewed;
 use crate::ward::{Life, Phase, Seen, Ward};
 use jiff::Timestamp;
-use leasehold_cell::{
-    Ended, Exit, Fresh, Serving, StartError, StartRequest, Surroundings, TenantHandle,
-};
+use leasehold_cell::{Ended, Exit, Fresh, Serving, StartError, StartRequest, Surroundings};
 use leasehold_exchange::Intake;
 use leasehold_lease::Restart;
 use std::time::{Duration, Instant};
@@ -29,7 +27,7 @@ impl Supervisor {
             lease: spec.lease,
             surroundings,
         };
-        let handle: TenantHandle = match (&intake, &spec.http) {
+        let pending = match (&intake, &spec.http) {
             (Some(intake), Some(http)) => {
                 let serving = Serving {
                     concurrency: http.concurrency,
@@ -42,10 +40,13 @@ impl Supervisor {
                 };
                 self.parts
                     .cell
-                    .start_serving(request, intake.clone(), serving)?
+                    .begin_serving(request, intake.clone(), serving)?
             }
-            _ => self.parts.cell.start_held(request)?,
+            _ => self.parts.cell.begin_held(request)?,
         };
+        let killable = self.killers.add(&spec.name, pending.killer());
+        // It takes the tenant's own time.
+        let handle = pending.wait()?;
         Ok(Life {
             handle,
             lane: intake.map(|intake| intake.lane().clone()),
@@ -53,6 +54,7 @@ impl Supervisor {
             spec: spec.clone(),
             bound: ward.bound,
             phase: Phase::Running,
+            _killable: killable,
             silent_until: None,
         })
     }
