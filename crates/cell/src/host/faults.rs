@@ -1,6 +1,6 @@
 //! Every error of the kernel for a guest's files reaches that guest only.
 
-use super::kernel::faults::Turn;
+use super::linux::faults::Turn;
 use crate::cell::Cell;
 use crate::command::StartRequest;
 use crate::config::CellConfig;

@@ -12,14 +12,14 @@
 //!    code of the cell walks a path.
 //! 4. **A descriptor is charged and counted before it exists** ([`fs::account`]), and never closed on the
 //!    cell's thread where that could take long ([`io::reaper`]).
-//! 5. **All system calls are in one module** ([`kernel`]), where tests make calls fail.
+//! 5. **All system calls are in one module** ([`linux`]), where tests make calls fail.
 
 pub(crate) mod answer;
 #[cfg(test)]
 mod faults;
 pub(crate) mod fs;
 pub(crate) mod io;
-pub(crate) mod kernel;
+pub(crate) mod linux;
 mod page_batches;
 pub(crate) mod preview1;
 pub(crate) mod yield_point;

@@ -12,7 +12,7 @@ use super::naming::{self, BLOCK};
 use super::pace::Permit;
 use super::path::{self, Parent, parent, without_slashes};
 use super::status::is_same;
-use crate::host::kernel;
+use crate::host::linux;
 use crate::steps::caps::LINK;
 use rustix::fs::{AtFlags, FileType, Statx, StatxFlags, Timespec};
 use rustix::io::{Errno, Result};
@@ -161,7 +161,7 @@ impl ChangedName<'_> {
             Site::Cell(class) => Permit::for_change(class)?,
             Site::Blocking => Permit::FREE,
         };
-        let look_ups = kernel::look_ups();
+        let look_ups = linux::look_ups();
         let work = || work(self);
         let result = match effect {
             Effect::Keeps => work(),
@@ -449,16 +449,16 @@ pub(crate) fn create_directory(place: &ChangedName<'_>) -> Result<()> {
     let (directory, name) = place.parent(&without_slashes(place.path))?;
     let within = (place.site, directory.as_fd());
     naming::name(place.account.disk(), within, BLOCK, || {
-        kernel::make_directory(&directory, &name)?;
-        let made = kernel::status_at(directory.as_fd(), &name, StatxFlags::BLOCKS);
-        Ok(((), made.map_or(BLOCK, |made| kernel::on_disk(&made))))
+        linux::make_directory(&directory, &name)?;
+        let made = linux::status_at(directory.as_fd(), &name, StatxFlags::BLOCKS);
+        Ok(((), made.map_or(BLOCK, |made| linux::on_disk(&made))))
     })
 }
 
 /// Removes an empty directory.
 pub(crate) fn remove_directory(place: &ChangedName<'_>) -> Result<()> {
     let (directory, name) = place.parent(place.path)?;
-    kernel::unlink(directory, &name, AtFlags::REMOVEDIR)
+    linux::unlink(directory, &name, AtFlags::REMOVEDIR)
 }
 
 /// Makes a symbolic link with this `target`.
@@ -473,14 +473,14 @@ pub(crate) fn symlink(place: &ChangedName<'_>, target: &CStr) -> Result<()> {
     let within = (place.site, directory.as_fd());
     // What the link says is charged by its length.
     naming::name(place.account.disk(), within, 0, || {
-        kernel::symlink(target, &directory, &name).map(|()| ((), 0))
+        linux::symlink(target, &directory, &name).map(|()| ((), 0))
     })
 }
 
 /// Returns the target of the symbolic link `path`.
 fn read_link(site: Site, start: BorrowedFd<'_>, path: &CStr) -> Result<Vec<u8>> {
     let (directory, name) = parent(site, start, path)?;
-    let target = kernel::read_link(directory, &name)?;
+    let target = linux::read_link(directory, &name)?;
     if target.starts_with(b"/") {
         return Err(Errno::PERM);
     }
@@ -496,7 +496,7 @@ fn link(pair: &Pair<'_>) -> Result<()> {
     let (to, new) = parent(pair.site, pair.to, pair.new)?;
     let within = (pair.site, to.as_fd());
     naming::name(pair.account.disk(), within, 0, || {
-        kernel::link(from, &old, &to, &new).map(|()| ((), 0))
+        linux::link(from, &old, &to, &new).map(|()| ((), 0))
     })
 }
 
@@ -516,18 +516,18 @@ fn rename(pair: &Pair<'_>) -> Result<()> {
     let stays = matches!((&from, &to), (Parent::Start(from), Parent::Start(to)) if from.as_raw_fd() == to.as_raw_fd());
     let _move = (!stays).then(Move::begin);
     naming::name(pair.account.disk(), within, 0, || {
-        kernel::rename(from, &old, &to, &new).map(|()| ((), 0))
+        linux::rename(from, &old, &to, &new).map(|()| ((), 0))
     })
 }
 
 /// Removes the name of a file.
 pub(crate) fn unlink(place: &ChangedName<'_>) -> Result<()> {
     let (directory, name) = place.parent(place.path)?;
-    kernel::unlink(directory, &name, AtFlags::empty())
+    linux::unlink(directory, &name, AtFlags::empty())
 }
 
 /// Changes the times of what the path leads to.
 pub(crate) fn set_times(place: &ChangedName<'_>, follow: bool, times: [Timespec; 2]) -> Result<()> {
     let file = path::locate(place.site, place.start, place.path, follow)?;
-    kernel::set_times(file.as_fd(), times)
+    linux::set_times(file.as_fd(), times)
 }

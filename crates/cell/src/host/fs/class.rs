@@ -1,6 +1,6 @@
 //! The classes of file systems, and where calls for their files are made.
 
-use crate::host::kernel;
+use crate::host::linux;
 use crate::steps::caps::{CHANGED_PATH, FREED};
 use rustix::fs::{FileType, ResolveFlags, Statx};
 use rustix::io::{Errno, Result};
@@ -32,7 +32,7 @@ impl Class {
         const XFS: u64 = 0x5846_5342;
         const F2FS: u64 = 0xf2f5_2010;
         const OVERLAY: u64 = 0x794c_7630;
-        Ok(match kernel::file_system(file)? {
+        Ok(match linux::file_system(file)? {
             TMPFS | RAMFS => Self::Memory,
             EXT | XFS | BTRFS | F2FS => Self::Cached,
             OVERLAY => Self::Layered,
@@ -45,7 +45,7 @@ impl Class {
     pub(super) fn lists_numbers(self, directory: BorrowedFd<'_>) -> Result<bool> {
         Ok(match self {
             Self::Memory => true,
-            Self::Cached => kernel::file_system(directory)? != BTRFS,
+            Self::Cached => linux::file_system(directory)? != BTRFS,
             Self::Layered | Self::Slow => false,
         })
     }

@@ -11,7 +11,7 @@
 //! A directory knows its depth from how it was opened, until a directory may have been moved. Then the kernel says it,
 //! once for each move: some 1.5 µs, and up to 30 µs for a path of 4 KiB.
 
-use crate::host::kernel;
+use crate::host::linux;
 use crate::steps::caps::{ALL_LEVELS, LEVELS};
 use rustix::io::{Errno, Result};
 use std::ffi::CStr;
@@ -78,7 +78,7 @@ impl Depth {
             return is_short(levels);
         }
         // It is deeper, or names that lead up were counted, or something was moved.
-        let levels = kernel::depth(directory).map_or(!EXACT, |levels| levels.min(!EXACT));
+        let levels = linux::depth(directory).map_or(!EXACT, |levels| levels.min(!EXACT));
         self.0
             .store(known(levels | EXACT, moves), Ordering::Relaxed);
         is_short(levels)
@@ -95,7 +95,7 @@ impl Depth {
         }
         let most = ALL_LEVELS.most as u32;
         let levels = match parts(self.0.load(Ordering::Relaxed)).0 {
-            levels if levels == !EXACT => kernel::levels_up(directory, most)?,
+            levels if levels == !EXACT => linux::levels_up(directory, most)?,
             levels => levels,
         };
         match levels.saturating_add(names(path)) <= most {
@@ -141,7 +141,7 @@ impl Drop for Move {
 #[cfg(test)]
 mod tests {
     use super::{Depth, Move, names};
-    use crate::host::kernel;
+    use crate::host::linux;
     use rustix::io::Errno;
     use std::ffi::CString;
     use std::os::fd::AsFd as _;
@@ -159,9 +159,9 @@ mod tests {
 
     #[test]
     fn a_path_is_taken_here_only_if_it_and_the_directory_have_few_levels_together() {
-        let _turn = kernel::faults::Turn::take();
+        let _turn = linux::faults::Turn::take();
         let root = tempfile::tempdir().expect("a directory");
-        let open = |path: &std::path::Path| kernel::open_ambient(path).expect("opened");
+        let open = |path: &std::path::Path| linux::open_ambient(path).expect("opened");
         let start = (Depth::of_start(), open(root.path()));
         assert!(start.0.takes(start.1.as_fd(), &path(64)));
         assert!(!start.0.takes(start.1.as_fd(), &path(65)));
@@ -181,9 +181,9 @@ mod tests {
 
     #[test]
     fn no_thread_follows_a_path_with_more_than_all_levels() {
-        let _turn = kernel::faults::Turn::take();
+        let _turn = linux::faults::Turn::take();
         let root = tempfile::tempdir().expect("a directory");
-        let start = kernel::open_ambient(root.path()).expect("opened");
+        let start = linux::open_ambient(root.path()).expect("opened");
         let depth = Depth::of_start();
         assert_eq!(depth.check(start.as_fd(), &path(512)), Ok(()));
         assert_eq!(
@@ -209,14 +209,14 @@ mod tests {
 
     #[test]
     fn a_directory_that_was_moved_down_is_as_deep_as_it_is() {
-        let _turn = kernel::faults::Turn::take();
+        let _turn = linux::faults::Turn::take();
         let root = tempfile::tempdir().expect("a directory");
         let chain = |name: &str| root.path().join(name).join(vec!["d"; 50].join("/"));
         let [first, second] = ["a", "b"].map(chain);
         for chain in [&first, &second] {
             std::fs::create_dir_all(chain).expect("made");
         }
-        let end = kernel::open_ambient(&second).expect("opened");
+        let end = linux::open_ambient(&second).expect("opened");
         let depth = Depth::of_start().below(&path(51));
         let moving = Move::begin();
         std::fs::rename(root.path().join("b"), first.join("b")).expect("moved");

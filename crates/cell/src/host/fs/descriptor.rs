@@ -12,7 +12,7 @@ use super::read_ahead::{AHEAD, ReadAhead};
 use super::shrinks::{Shrinks, State, Window};
 use super::status::{Identity, identity, status_of};
 use super::table::Files;
-use crate::host::kernel;
+use crate::host::linux;
 use leasehold_crossing::{Mutex, MutexGuard};
 use leasehold_slots::address_range::PAGE;
 use rustix::fs::{Advice, FileType, Statx, Timespec};
@@ -344,7 +344,7 @@ impl Node {
         self.class != Class::Slow
             && (self.kind == FileType::Directory
                 || self.kind == FileType::RegularFile
-                    && kernel::measure(self.as_fd()).is_ok_and(|extent| extent.bytes <= SMALL))
+                    && linux::measure(self.as_fd()).is_ok_and(|extent| extent.bytes <= SMALL))
     }
 
     /// Returns a permit to close it on the cell's thread, if closing it writes nothing out. A file
@@ -377,13 +377,13 @@ impl Node {
     /// Changes the times of the last access and the last change.
     pub(crate) fn set_times(self: &Arc<Self>, times: [Timespec; 2]) -> Try<()> {
         if let Some(permit) = Permit::for_change(self.class) {
-            let result = kernel::set_times(self.as_fd(), times);
+            let result = linux::set_times(self.as_fd(), times);
             permit.used();
             return Try::Done(result);
         }
         let node = self.clone();
         Try::elsewhere(self.elsewhere(), move || {
-            kernel::set_times(node.as_fd(), times)
+            linux::set_times(node.as_fd(), times)
         })
     }
 
@@ -409,7 +409,7 @@ impl Node {
     /// Changes the size; returns `None` on the cell's thread if that has to wait.
     pub(super) fn resize(&self, site: Site, size: u64) -> Option<Result<()>> {
         let Some(payer) = self.paying() else {
-            return Some(kernel::resize(self.as_fd(), size));
+            return Some(linux::resize(self.as_fd(), size));
         };
         let disk = payer.files.account().disk();
         let _alone = disk.alone(site)?;
@@ -437,8 +437,8 @@ impl Node {
         let node = self.clone();
         Try::elsewhere(self.elsewhere(), move || match node.is_directory() {
             // The descriptor may be open for finding files only.
-            true => kernel::sync(kernel::open_again(node.as_fd())?.as_fd(), only_data),
-            false => kernel::sync(node.as_fd(), only_data),
+            true => linux::sync(linux::open_again(node.as_fd())?.as_fd(), only_data),
+            false => linux::sync(node.as_fd(), only_data),
         })
     }
 
@@ -462,7 +462,7 @@ impl Node {
         };
         let node = self.clone();
         Try::elsewhere(self.elsewhere(), move || {
-            kernel::advise(node.as_fd(), offset, length, advice)
+            linux::advise(node.as_fd(), offset, length, advice)
         })
     }
 }

@@ -13,7 +13,7 @@ use super::directories::Directories;
 use super::last_close::{Grows, LastClose, pages_of};
 use super::status::{Identity, identity};
 use crate::disk_use::DiskUse;
-use crate::host::kernel;
+use crate::host::linux;
 use crate::refusals::{Refusals, Reservation};
 use leasehold_crossing::{Condvar, Mutex, MutexGuard};
 use leasehold_slots::address_range::PAGE;
@@ -292,7 +292,7 @@ impl Disk {
         if kind_of(status) != FileType::RegularFile || status.stx_nlink > 1 {
             return Some(Ok(()));
         }
-        let size = status.stx_size.max(kernel::on_disk(status));
+        let size = status.stx_size.max(linux::on_disk(status));
         let open = self.open();
         match open.get(&identity(status)) {
             Some(seen) if seen.last_close.is_paid(size, None) => Some(Ok(())),
@@ -353,7 +353,7 @@ impl Disk {
         drop(open);
         if is_last
             && is_nameless
-            && let Ok(extent) = kernel::measure(file)
+            && let Ok(extent) = linux::measure(file)
         {
             self.give_bytes(extent.on_disk);
         }
@@ -381,7 +381,7 @@ impl Disk {
         }
         match self.open().get_mut(&identity(status)) {
             Some(seen) => seen.is_nameless = true,
-            None => self.give_bytes(kernel::on_disk(status)),
+            None => self.give_bytes(linux::on_disk(status)),
         }
     }
 
@@ -390,7 +390,7 @@ impl Disk {
         self.give_file();
         let back = self
             .directories
-            .removed(identity(status), kernel::on_disk(status));
+            .removed(identity(status), linux::on_disk(status));
         self.give_bytes(back);
     }
 
@@ -420,19 +420,19 @@ impl Disk {
             seen.is_shrunk = true;
             is_paid = !seen.is_nameless || seen.last_close.is_paid(size, None);
         }
-        let before = kernel::measure(file)?;
+        let before = linux::measure(file)?;
         if size > before.bytes && !is_paid {
             return Err(Errno::DQUOT);
         }
-        kernel::resize(file, size)?;
-        let after = kernel::measure(file)?;
+        linux::resize(file, size)?;
+        let after = linux::measure(file)?;
         let (was, is) = (before.on_disk, after.on_disk);
         match is.checked_sub(was) {
             None | Some(0) => self.give_bytes(was - is),
             // Not every file system leaves out what was never written.
             Some(more) => self.take(more).inspect_err(|_| {
                 // It was of this size a moment ago.
-                let _ = kernel::resize(file, before.bytes);
+                let _ = linux::resize(file, before.bytes);
             })?,
         }
         let mut open = self.open();

@@ -6,7 +6,7 @@
 //! that closes files of its tenant only.
 
 use super::class::SMALL;
-use crate::host::kernel;
+use crate::host::linux;
 use rustix::fs::StatxFlags;
 use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -55,10 +55,10 @@ impl File {
             return true;
         }
         let fields = StatxFlags::NLINK | StatxFlags::SIZE | StatxFlags::BLOCKS;
-        kernel::status(self.as_fd(), fields).is_ok_and(|status| {
+        linux::status(self.as_fd(), fields).is_ok_and(|status| {
             let size = status
                 .stx_size
-                .max(status.stx_blocks.saturating_mul(kernel::BLOCK));
+                .max(status.stx_blocks.saturating_mul(linux::BLOCK));
             status.stx_nlink == 0 && size > SMALL
         })
     }

@@ -5,7 +5,7 @@ use super::descriptor::Node;
 use super::last_close::{Grows, pages_of};
 use super::pages::Lent;
 use super::table::Files;
-use crate::host::kernel;
+use crate::host::linux;
 use leasehold_slots::address_range::PAGE;
 use rustix::io::{Errno, Result};
 use std::os::fd::AsFd as _;
@@ -108,7 +108,7 @@ impl Growth {
             Some(shrinks) => Some(shrinks.turn(site)?),
             None => None,
         };
-        let size = || kernel::measure(node.as_fd());
+        let size = || linux::measure(node.as_fd());
         let before = match size() {
             Ok(before) => before,
             Err(errno) => return Some(Err(errno)),

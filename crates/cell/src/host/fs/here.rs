@@ -12,7 +12,7 @@ use super::path::attempt_status;
 use super::table::Table;
 use super::transfer::{self, Tried};
 use crate::host::io::Io;
-use crate::host::kernel;
+use crate::host::linux;
 use crate::profile::Profile;
 use leasehold_kernel::{Kernel, KernelConfig, TenantId};
 use leasehold_lease::Lease;
@@ -72,7 +72,7 @@ impl Bench {
     /// Creates the bench of a tenant with this lease.
     fn of(lease: &Lease, base: &Path) -> Option<Self> {
         let directory = tempfile::tempdir_in(base).expect("a directory");
-        let fd = kernel::open_ambient(directory.path()).expect("opened");
+        let fd = linux::open_ambient(directory.path()).expect("opened");
         let class = Class::of(fd.as_fd()).expect("a file system");
         let io = Arc::new(Io::start(None).expect("threads"));
         let account = Arc::new(Account::new(lease, None, None, io));
@@ -155,7 +155,7 @@ impl Bench {
 
     /// Looks a name up, so that the kernel caches whether it exists.
     fn look(&self, path: &CStr) {
-        let _ = kernel::status_at(self.start.as_fd(), path, StatxFlags::TYPE);
+        let _ = linux::status_at(self.start.as_fd(), path, StatxFlags::TYPE);
     }
 }
 
@@ -165,7 +165,7 @@ fn bench() -> Option<Bench> {
 
 #[test]
 fn names_that_are_known_are_made_and_removed_without_another_thread() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(bench) = bench() else { return };
     bench.look(c"d");
     assert!(bench.makes_directory(c"d"));
@@ -186,7 +186,7 @@ fn names_that_are_known_are_made_and_removed_without_another_thread() {
 
 #[test]
 fn a_directory_of_the_same_name_is_made_and_removed_again_and_again_without_another_thread() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(bench) = bench() else { return };
     bench.look(c"d");
     bench.look(c"e");
@@ -202,7 +202,7 @@ fn a_directory_of_the_same_name_is_made_and_removed_again_and_again_without_anot
 
 #[test]
 fn a_directory_in_which_many_names_may_be_missing_is_removed_by_another_thread() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(bench) = bench() else { return };
     for name in [c"young", c"old", c"theirs"] {
         bench.look(name);
@@ -246,7 +246,7 @@ impl Drop for Hanging {
 
 #[test]
 fn the_blocks_of_a_removed_directory_are_freed_by_the_thread_that_closes_files() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(bench) = bench() else { return };
     let (release, waits) = std::sync::mpsc::channel();
     bench.account.close(1, Hanging(waits));
@@ -280,7 +280,7 @@ fn the_blocks_of_a_removed_directory_are_freed_by_the_thread_that_closes_files()
 
 #[test]
 fn names_that_the_disk_would_have_to_be_asked_for_are_left_to_another_thread() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(bench) = bench() else { return };
     let name = std::ffi::CString::new(format!("never-{}", std::process::id())).expect("a name");
     assert!(!bench.makes_directory(&name));
@@ -289,7 +289,7 @@ fn names_that_the_disk_would_have_to_be_asked_for_are_left_to_another_thread() {
 
 #[test]
 fn what_could_free_or_write_much_is_left_to_another_thread() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(bench) = bench() else { return };
     let path = bench.directory.path().join("large");
     let file = std::fs::File::create(&path).expect("created");
@@ -307,7 +307,7 @@ fn what_could_free_or_write_much_is_left_to_another_thread() {
 
 #[test]
 fn a_file_that_was_made_smaller_is_closed_by_another_thread() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(bench) = bench() else { return };
     bench.look(c"f");
     let (node, _) = bench.open(WRITE, c"f");
@@ -329,7 +329,7 @@ fn a_file_that_was_made_smaller_is_closed_by_another_thread() {
 
 #[test]
 fn a_file_that_was_created_and_written_is_closed_here_while_it_is_small() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(bench) = bench() else { return };
     bench.look(c"f");
     let (node, here) = bench.open(WRITE, c"f");
@@ -346,7 +346,7 @@ fn a_file_that_was_created_and_written_is_closed_here_while_it_is_small() {
 
 #[test]
 fn writes_to_what_a_file_has_are_not_measured_until_a_tenant_has_made_it_smaller() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(bench) = bench() else { return };
     bench.look(c"f");
     let (node, _) = bench.open(WRITE, c"f");
@@ -374,7 +374,7 @@ fn writes_to_what_a_file_has_are_not_measured_until_a_tenant_has_made_it_smaller
 
 #[test]
 fn nothing_waits_here_for_what_another_thread_has_locked() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(bench) = bench() else { return };
     for name in [c"f", c"g"] {
         bench.look(name);
@@ -399,7 +399,7 @@ fn nothing_waits_here_for_what_another_thread_has_locked() {
 
 #[test]
 fn a_path_through_a_symbolic_link_is_walked_by_another_thread() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(bench) = bench() else { return };
     bench.look(c"f");
     let (node, _) = bench.open(WRITE, c"f");
@@ -443,7 +443,7 @@ fn what_symbolic_links_say_is_counted_and_given_back() {
 
 #[test]
 fn a_name_that_is_made_while_it_is_removed_is_given_back_too() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let lease = Lease {
         disk: leasehold_lease::Disk {
             files: 1,
@@ -495,14 +495,14 @@ fn a_name_that_is_made_while_it_is_removed_is_given_back_too() {
 
 #[test]
 fn a_read_is_of_all_that_a_file_has_or_is_left_to_another_thread() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(bench) = bench() else { return };
     bench.look(c"f");
     let (node, _) = bench.open(WRITE, c"f");
     rustix::io::pwrite(node.as_fd(), &[7; 8 << 14], 0).expect("written");
     rustix::fs::fsync(node.as_fd()).expect("on the disk");
     // Nothing of it is in memory then.
-    kernel::advise(node.as_fd(), 0, 0, Advice::DontNeed).expect("forgotten");
+    linux::advise(node.as_fd(), 0, 0, Advice::DontNeed).expect("forgotten");
     let read = |length: usize, offset| {
         let mut buffer = vec![1; length];
         match transfer::read_now(&node, &mut buffer, offset).expect("read") {
@@ -526,7 +526,7 @@ fn what_a_symbolic_link_says_is_short() {
     let io = Arc::new(Io::start(None).expect("threads"));
     let account = Arc::new(Account::new(&Lease::default(), None, None, io));
     let directory = tempfile::tempdir().expect("a directory");
-    let start = kernel::open_ambient(directory.path()).expect("opened");
+    let start = linux::open_ambient(directory.path()).expect("opened");
     let start = Arc::new(Node::new(start, FileType::Directory, Class::Slow));
     let link = |bytes: usize| {
         let target = std::ffi::CString::new("x".repeat(bytes)).expect("a path");
@@ -545,12 +545,12 @@ fn what_a_symbolic_link_says_is_short() {
 
 #[test]
 fn what_directories_take_is_counted_and_given_back_with_them() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(bench) = bench() else { return };
     let taken = || bench.account.disk().bytes();
     let on_disk = |path: &CStr| {
-        let status = kernel::status_at(bench.start.as_fd(), path, StatxFlags::BLOCKS);
-        kernel::on_disk(&status.expect("known"))
+        let status = linux::status_at(bench.start.as_fd(), path, StatxFlags::BLOCKS);
+        linux::on_disk(&status.expect("known"))
     };
     let top = || on_disk(c".");
     let before = top();
@@ -617,7 +617,7 @@ fn what_directories_take_is_counted_and_given_back_with_them() {
 
 #[test]
 fn directories_take_no_more_than_the_lease_says_however_often_names_are_removed() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let most = 200 << 10;
     let lease = Lease {
         disk: leasehold_lease::Disk {
@@ -630,8 +630,8 @@ fn directories_take_no_more_than_the_lease_says_however_often_names_are_removed(
         return;
     };
     let on_disk = |path: &CStr| {
-        let status = kernel::status_at(bench.start.as_fd(), path, StatxFlags::BLOCKS);
-        status.map_or(0, |status| kernel::on_disk(&status))
+        let status = linux::status_at(bench.start.as_fd(), path, StatxFlags::BLOCKS);
+        status.map_or(0, |status| linux::on_disk(&status))
     };
     let c_string = |text: String| std::ffi::CString::new(text).expect("text");
     let run = |tried: Try<Node>| match tried {
@@ -681,7 +681,7 @@ fn directories_take_no_more_than_the_lease_says_however_often_names_are_removed(
 
 #[test]
 fn what_is_many_levels_down_is_found_on_another_thread_however_short_its_path_is() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(mut bench) = bench() else { return };
     let directory = Request {
         create: false,
@@ -714,7 +714,7 @@ fn what_is_many_levels_down_is_found_on_another_thread_however_short_its_path_is
 
 #[test]
 fn what_the_kernel_refuses_is_refused_by_it() {
-    let _turn = kernel::faults::Turn::take();
+    let _turn = linux::faults::Turn::take();
     let Some(bench) = bench() else { return };
     let run = |request: Request, path: &CStr| {
         let tried = request.attempt(bench.table.files(), &bench.start, path);

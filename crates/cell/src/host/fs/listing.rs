@@ -5,7 +5,7 @@
 
 use super::descriptor::Node;
 use super::status::{device, file_type, number};
-use crate::host::kernel;
+use crate::host::linux;
 use rustix::fs::{FileType, RawDir, StatxFlags};
 use rustix::io::{Errno, Result};
 use std::mem::MaybeUninit;
@@ -37,7 +37,7 @@ impl Window {
     /// Reads the entries from `place` on. In memory some 60 µs at most; elsewhere it may block.
     pub(crate) fn read(directory: &Node, place: u64) -> Result<Self> {
         let trusts = directory.class.lists_numbers(directory.as_fd())?;
-        let own = kernel::status(directory.as_fd(), StatxFlags::BASIC_STATS)?;
+        let own = linux::status(directory.as_fd(), StatxFlags::BASIC_STATS)?;
         let own_number = number(device(&own), own.stx_ino);
         let mut bytes = Vec::with_capacity(MOST_BYTES);
         let mut add = |name: &[u8], next: u64, number: u64, kind: Filetype| {
@@ -52,8 +52,8 @@ impl Window {
             bytes.len()
         };
         // A descriptor of its own: the guest's may be for finding files only.
-        let listed = kernel::open_again(directory.as_fd())?;
-        match kernel::seek(listed.as_fd(), place) {
+        let listed = linux::open_again(directory.as_fd())?;
+        match linux::seek(listed.as_fd(), place) {
             // No position has such a number: it is past the last entry.
             Err(Errno::INVAL | Errno::OVERFLOW) => {
                 return Ok(Self {
@@ -64,7 +64,7 @@ impl Window {
             }
             result => result?,
         }
-        kernel::list()?;
+        linux::list()?;
         let mut buffer = [MaybeUninit::uninit(); KERNEL_WINDOW];
         let mut found = RawDir::new(&listed, &mut buffer);
         let mut used = 0;
@@ -133,7 +133,7 @@ fn listed_type(kind: FileType) -> Filetype {
 
 /// Returns the kind of an entry and its file's number; `None` if it has gone meanwhile.
 fn identity(directory: BorrowedFd<'_>, name: &std::ffi::CStr) -> Result<Option<(Filetype, u64)>> {
-    match kernel::status_at(directory, name, StatxFlags::BASIC_STATS) {
+    match linux::status_at(directory, name, StatxFlags::BASIC_STATS) {
         Ok(status) => {
             let kind = listed_type(super::class::kind_of(&status));
             Ok(Some((kind, number(device(&status), status.stx_ino))))
@@ -166,14 +166,14 @@ mod tests {
     use std::fs::File;
 
     fn node(path: &std::path::Path) -> Node {
-        let fd = crate::host::kernel::open_ambient(path).expect("a directory");
+        let fd = crate::host::linux::open_ambient(path).expect("a directory");
         let class = Class::of(std::os::fd::AsFd::as_fd(&fd)).expect("a file system");
         Node::new(fd, FileType::Directory, class)
     }
 
     #[test]
     fn past_every_number_of_an_entry_there_is_nothing() {
-        let _turn = crate::host::kernel::faults::Turn::take();
+        let _turn = crate::host::linux::faults::Turn::take();
         for base in [std::env::temp_dir(), "/dev/shm".into()] {
             let directory = tempfile::tempdir_in(base).expect("a directory");
             File::create(directory.path().join("file")).expect("created");
@@ -188,7 +188,7 @@ mod tests {
 
     #[test]
     fn an_entry_has_the_type_and_the_number_of_its_file() {
-        let _turn = crate::host::kernel::faults::Turn::take();
+        let _turn = crate::host::linux::faults::Turn::take();
         for base in [env!("CARGO_MANIFEST_DIR"), "/dev/shm"] {
             let directory = tempfile::tempdir_in(base).expect("a directory");
             File::create(directory.path().join("file")).expect("created");
@@ -217,7 +217,7 @@ mod tests {
 
     #[test]
     fn windows_follow_each_other_without_gaps() {
-        let _turn = crate::host::kernel::faults::Turn::take();
+        let _turn = crate::host::linux::faults::Turn::take();
         for base in [std::env::temp_dir(), "/dev/shm".into()] {
             let directory = tempfile::tempdir_in(base).expect("a directory");
             for file in 0..1000 {

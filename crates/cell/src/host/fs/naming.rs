@@ -5,7 +5,7 @@
 
 use super::class::{Class, Site};
 use super::disk::Disk;
-use crate::host::kernel;
+use crate::host::linux;
 use leasehold_slots::address_range::PAGE;
 use rustix::fs::StatxFlags;
 use rustix::io::{Errno, Result};
@@ -16,7 +16,7 @@ pub(super) const BLOCK: u64 = PAGE as u64;
 
 /// Returns the bytes that an open directory takes.
 fn taken_by(directory: BorrowedFd<'_>) -> Result<u64> {
-    kernel::status(directory, StatxFlags::BLOCKS).map(|status| kernel::on_disk(&status))
+    linux::status(directory, StatxFlags::BLOCKS).map(|status| linux::on_disk(&status))
 }
 
 /// Makes a name in `directory`, and counts what that takes of `disk`: `make` returns what was made, and the bytes that

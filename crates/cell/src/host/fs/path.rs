@@ -10,7 +10,7 @@ use super::file::File;
 use super::naming;
 use super::status::FIELDS;
 use crate::host::answer::Answer;
-use crate::host::kernel;
+use crate::host::linux;
 use rustix::fs::{OFlags, ResolveFlags, Statx, StatxFlags};
 use rustix::io::{Errno, Result};
 use std::ffi::{CStr, CString};
@@ -54,7 +54,7 @@ pub(crate) fn open(
     flags: OFlags,
 ) -> Result<(Node, Statx)> {
     let flags = flags | OFlags::NONBLOCK | OFlags::NOCTTY;
-    opened(site, kernel::open(directory, path, flags, site.resolve())?)
+    opened(site, linux::open(directory, path, flags, site.resolve())?)
 }
 
 /// Creates the file `path`, which must be missing. Returns the file and its status. On the cell's thread a look-up
@@ -75,14 +75,14 @@ pub(super) fn create(
         | OFlags::NOCTTY;
     naming::name(disk, (site, parent.as_fd()), 0, || {
         // The kernel never reports a new file as cached.
-        let fd = kernel::open(parent.as_fd(), &name, flags, ResolveFlags::NO_XDEV)?;
+        let fd = linux::open(parent.as_fd(), &name, flags, ResolveFlags::NO_XDEV)?;
         Ok((opened(site, fd)?, 0))
     })
 }
 
 /// Returns the node of a file that was just opened, and its status.
 fn opened(site: Site, fd: OwnedFd) -> Result<(Node, Statx)> {
-    let status = kernel::status(fd.as_fd(), StatxFlags::TYPE | StatxFlags::INO)?;
+    let status = linux::status(fd.as_fd(), StatxFlags::TYPE | StatxFlags::INO)?;
     let class = match site {
         Site::Cell(class) => class,
         Site::Blocking => Class::of(fd.as_fd())?,
@@ -98,7 +98,7 @@ fn find(
     follow: bool,
 ) -> Result<(Statx, OwnedFd)> {
     let file = locate(site, directory, path, follow)?;
-    let status = kernel::status(file.as_fd(), FIELDS)?;
+    let status = linux::status(file.as_fd(), FIELDS)?;
     Ok((status, file))
 }
 
@@ -111,7 +111,7 @@ pub(super) fn look(
     path: &CStr,
 ) -> Option<Result<Option<Statx>>> {
     let held = hold(account, site, directory, path)?;
-    let settled = |(status, file): (_, OwnedFd)| kernel::settled(file.as_fd(), FIELDS, status);
+    let settled = |(status, file): (_, OwnedFd)| linux::settled(file.as_fd(), FIELDS, status);
     Some(held.and_then(|found| found.map(settled).transpose()))
 }
 
@@ -139,7 +139,7 @@ pub(super) fn hold(
 pub(super) fn status_of_name(site: Site, start: BorrowedFd<'_>, path: &CStr) -> Result<Statx> {
     let (directory, name) = parent(site, start, &without_slashes(path))?;
     let fields = StatxFlags::TYPE | StatxFlags::INO | StatxFlags::BTIME;
-    kernel::status_at(directory.as_fd(), &name, fields)
+    linux::status_at(directory.as_fd(), &name, fields)
 }
 
 /// Returns the status of what `path` leads to from `start`.
@@ -181,7 +181,7 @@ pub(crate) fn locate(
     if !follow {
         flags |= OFlags::NOFOLLOW;
     }
-    kernel::open(directory, path, flags, site.resolve())
+    linux::open(directory, path, flags, site.resolve())
 }
 
 /// The directory that the last name of a path is in.
@@ -218,7 +218,7 @@ pub(crate) fn parent<'a>(
         return Ok((Parent::Start(start), name));
     }
     let flags = OFlags::PATH | OFlags::DIRECTORY;
-    let found = kernel::open(start, &owned(directory)?, flags, site.resolve())?;
+    let found = linux::open(start, &owned(directory)?, flags, site.resolve())?;
     Ok((Parent::Found(found), name))
 }
 

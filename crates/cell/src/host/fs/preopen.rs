@@ -3,7 +3,7 @@
 use super::class::Class;
 use super::descriptor::{Mode, Node, Open};
 use super::table::Table;
-use crate::host::kernel;
+use crate::host::linux;
 use leasehold_kernel::Errno;
 use rustix::fs::FileType;
 use std::os::fd::AsFd as _;
@@ -23,7 +23,7 @@ impl Preopen {
     /// # Errors
     /// When it does not exist or cannot be opened.
     pub(crate) fn open(path: &Path, name: &str, may_change: bool) -> rustix::io::Result<Self> {
-        let fd = kernel::open_ambient(path)?;
+        let fd = linux::open_ambient(path)?;
         let class = Class::of(fd.as_fd())?;
         Ok(Self {
             node: Node::new(fd, FileType::Directory, class),

@@ -6,7 +6,7 @@
 //! (`POSIX_FADV_RANDOM`). Instead, the thread that waits for the disk reads ahead if the file is
 //! read sequentially.
 
-use crate::host::kernel;
+use crate::host::linux;
 use leasehold_crossing::Mutex;
 use rustix::fs::Advice;
 use std::ops::Range;
@@ -32,7 +32,7 @@ impl ReadAhead {
         if self.is_own.load(Ordering::Relaxed) {
             return true;
         }
-        let is_own = kernel::advise(file, 0, 0, Advice::Random).is_ok();
+        let is_own = linux::advise(file, 0, 0, Advice::Random).is_ok();
         self.is_own.store(is_own, Ordering::Relaxed);
         is_own
     }
@@ -50,7 +50,7 @@ impl ReadAhead {
         let from = end.max(window.end);
         if from - end <= AHEAD / 2 && from < u64::MAX - AHEAD {
             // On failure the pages are read when they are requested.
-            let _ = kernel::advise(file, from, AHEAD, Advice::WillNeed);
+            let _ = linux::advise(file, from, AHEAD, Advice::WillNeed);
             *window = offset..from + AHEAD;
         }
     }
@@ -86,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_read_that_must_not_wait_makes_no_more_pages_than_it_asks_for() {
-        let _turn = crate::host::kernel::faults::Turn::take();
+        let _turn = crate::host::linux::faults::Turn::take();
         let bytes = 256 << 20;
         let file = tempfile::tempfile_in(Path::new(env!("CARGO_MANIFEST_DIR"))).expect("a file");
         file.set_len(bytes).expect("a hole");
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn a_window_is_read_ahead_when_a_file_is_read_from_front_to_back() {
-        let _turn = crate::host::kernel::faults::Turn::take();
+        let _turn = crate::host::linux::faults::Turn::take();
         let file = tempfile::tempfile().expect("a file");
         let ahead = ReadAhead::default();
         let window = || ahead.window.lock().clone();

@@ -7,7 +7,7 @@
 
 use super::class::Site;
 use super::status::Identity;
-use crate::host::kernel::BLOCK;
+use crate::host::linux::BLOCK;
 use leasehold_crossing::{Mutex, MutexGuard};
 use std::collections::HashMap;
 use std::ops::RangeInclusive;

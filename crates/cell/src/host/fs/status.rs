@@ -2,7 +2,7 @@
 
 use super::class::kind_of;
 use crate::host::answer::Answer;
-use crate::host::kernel;
+use crate::host::linux;
 use rustix::fs::{FileType, Statx, StatxFlags, StatxTimestamp};
 use rustix::io::Result;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -14,7 +14,7 @@ pub(super) const FIELDS: StatxFlags = StatxFlags::BASIC_STATS.union(StatxFlags::
 
 /// Returns the status of an open file.
 pub(crate) fn status_of(file: BorrowedFd<'_>) -> Result<Statx> {
-    kernel::status(file, FIELDS)
+    linux::status(file, FIELDS)
 }
 
 /// Returns the number that a guest sees for an inode: that of `wasmtime-wasi` for the same file.

@@ -6,7 +6,7 @@ use super::descriptor::Node;
 use super::growth::Growth;
 use super::pace::Permit;
 use crate::host::answer::{Answer, Fail};
-use crate::host::kernel;
+use crate::host::linux;
 use crate::system::{FilePosition, MOST_PARTS, Part};
 use leasehold_slots::address_range::PAGE;
 use rustix::io::{Errno, Result};
@@ -234,7 +234,7 @@ pub(crate) fn read_promptly(
         Class::Cached | Class::Layered | Class::Slow => return Ok(Tried::Blocks),
     };
     if reach == Reach::Direct {
-        match kernel::read(
+        match linux::read(
             node.as_fd(),
             memory,
             step.parts(),
@@ -270,7 +270,7 @@ pub(crate) fn write_promptly(
     };
     let write = || {
         if reach == Reach::Direct {
-            match kernel::write(
+            match linux::write(
                 node.as_fd(),
                 memory,
                 step.parts(),
@@ -374,12 +374,12 @@ fn append_flag(append: bool) -> libc::c_int {
 
 fn read_into(node: &Node, buffer: &mut [u8], offset: u64, flags: libc::c_int) -> Result<usize> {
     let all = all_of(buffer);
-    kernel::read(node.as_fd(), buffer, &[all], FilePosition { offset, flags })
+    linux::read(node.as_fd(), buffer, &[all], FilePosition { offset, flags })
 }
 
 fn write_from(node: &Node, buffer: &[u8], offset: u64, flags: libc::c_int) -> Result<usize> {
     let all = all_of(buffer);
-    kernel::write(node.as_fd(), buffer, &[all], FilePosition { offset, flags })
+    linux::write(node.as_fd(), buffer, &[all], FilePosition { offset, flags })
 }
 
 fn all_of(buffer: &[u8]) -> Part {

@@ -5,7 +5,7 @@
 //! window ends, and reads the next window from there.
 
 use super::class::kind_of;
-use crate::host::kernel;
+use crate::host::linux;
 use crate::steps::caps;
 use rustix::fs::{FileType, RawDir, StatxFlags};
 use rustix::io::{Errno, Result};
@@ -43,7 +43,7 @@ impl Entry<'_> {
         match self.kind {
             // Not every file system has types in its listings.
             FileType::Unknown => {
-                match kernel::status_at(self.directory, self.name, StatxFlags::TYPE) {
+                match linux::status_at(self.directory, self.name, StatxFlags::TYPE) {
                     Ok(status) => Ok(Some(kind_of(&status))),
                     Err(Errno::NOENT) => Ok(None),
                     Err(errno) => Err(errno),
@@ -79,9 +79,9 @@ pub(crate) fn read(
 ) -> Result<DirectoryPosition> {
     // A descriptor of its own: the guest's may be for finding files only, and its position is
     // not to be moved.
-    let directory = kernel::open_again(directory)?;
-    kernel::seek(directory.as_fd(), place)?;
-    kernel::list()?;
+    let directory = linux::open_again(directory)?;
+    linux::seek(directory.as_fd(), place)?;
+    linux::list()?;
     let mut buffer = [MaybeUninit::uninit(); WINDOW];
     let mut found = RawDir::new(&directory, &mut buffer);
     let mut taken = false;
@@ -143,7 +143,7 @@ mod tests {
 
     #[test]
     fn every_entry_is_shown_once_whatever_is_taken_at_a_time() {
-        let _turn = crate::host::kernel::faults::Turn::take();
+        let _turn = crate::host::linux::faults::Turn::take();
         let directory = directory(1000);
         let mut expected: Vec<_> = (0..1000).map(|file| format!("file-{file}")).collect();
         expected.sort();
@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn an_empty_directory_is_at_its_end_at_once() {
-        let _turn = crate::host::kernel::faults::Turn::take();
+        let _turn = crate::host::linux::faults::Turn::take();
         let (names, _) = names(directory(0).path(), usize::MAX);
         assert_eq!(names, Vec::<String>::new());
     }

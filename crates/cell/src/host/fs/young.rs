@@ -2,11 +2,11 @@
 //!
 //! Removing a directory makes the kernel forget every name that was looked up in it and is missing, all
 //! in one call, and no call tells how many these are. But each was looked up by a call of its own, and
-//! this process counts its calls ([`kernel::look_ups`]). So a directory that was made fewer calls ago than
+//! this process counts its calls ([`linux::look_ups`]). So a directory that was made fewer calls ago than
 //! [`MOST`] is removed in bounded time.
 
 use super::status::{Identity, identity};
-use crate::host::kernel;
+use crate::host::linux;
 use leasehold_crossing::Mutex;
 use rustix::fs::{Statx, StatxFlags};
 use std::collections::VecDeque;
@@ -54,7 +54,7 @@ impl YoungDirectories {
 
     /// Whether at most [`MOST`] names can have been looked up in it.
     pub(super) fn contains(&self, status: &Statx) -> bool {
-        let now = kernel::look_ups();
+        let now = linux::look_ups();
         let made = self.0.lock();
         made.iter().any(|young| {
             young.identity == identity(status)

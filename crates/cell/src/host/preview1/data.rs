@@ -336,7 +336,7 @@ fn write_step(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
             };
             if transfer.at.is_none() {
                 open.position = match append {
-                    true => crate::host::kernel::status(node.as_fd(), StatxFlags::SIZE)?.stx_size,
+                    true => crate::host::linux::status(node.as_fd(), StatxFlags::SIZE)?.stx_size,
                     false => offset.checked_add(bytes as u64).ok_or(Errno::Overflow)?,
                 };
             }
@@ -383,7 +383,7 @@ async fn write_elsewhere(
     let write = node.elsewhere().during(move || {
         let written = transfer::write(&node, &bytes, offset, append, growth)?;
         let end = match moves && append {
-            true => crate::host::kernel::status(node.as_fd(), StatxFlags::SIZE)?.stx_size,
+            true => crate::host::linux::status(node.as_fd(), StatxFlags::SIZE)?.stx_size,
             false => offset.saturating_add(written as u64),
         };
         rustix::io::Result::Ok((written, end))

@@ -7,7 +7,7 @@ use crate::host::answer::Answer;
 use crate::host::fs::class::Class;
 use crate::host::fs::descriptor::{Descriptor, Open};
 use crate::host::fs::status::{file_type, of_file, of_stream};
-use crate::host::kernel;
+use crate::host::linux;
 use rustix::fs::{Advice, FileType, StatxFlags, Timespec, UTIME_NOW, UTIME_OMIT};
 use std::os::fd::AsFd as _;
 use wasmtime::Caller;
@@ -411,6 +411,6 @@ pub(super) fn size_of(open: &Open) -> Option<u64> {
     if open.node.kind != FileType::RegularFile || open.node.class == Class::Slow {
         return None;
     }
-    let status = kernel::status(open.node.as_fd(), StatxFlags::SIZE);
+    let status = linux::status(open.node.as_fd(), StatxFlags::SIZE);
     status.ok().map(|status| status.stx_size)
 }
