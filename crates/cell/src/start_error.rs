@@ -29,6 +29,9 @@ pub enum StartError {
     /// The program asks for an interface with another type than the one offered.
     #[error("the program does not fit: {0}")]
     Program(String),
+    /// It was killed before it was started.
+    #[error("it was killed while it was being started")]
+    Killed,
     /// The cell has ended.
     #[error("the cell has ended")]
     CellEnded,

@@ -66,7 +66,7 @@ impl Client {
     }
 
     /// No request will be answered.
-    pub(crate) fn forgo(&mut self) {
+    fn forgo(&mut self) {
         if let Some(service) = self.service.take() {
             drop(Discarded::new(service));
         }

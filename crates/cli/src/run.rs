@@ -582,6 +582,6 @@ pub(crate) fn failure(error: StartError) -> Failure {
         }
         StartError::Surroundings(message) => Failure::Missing(message),
         StartError::Program(_) => Failure::Program(error.to_string()),
-        StartError::CellEnded => Failure::Host(anyhow::Error::new(error)),
+        StartError::Killed | StartError::CellEnded => Failure::Host(anyhow::Error::new(error)),
     }
 }

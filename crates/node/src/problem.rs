@@ -93,6 +93,7 @@ impl From<StartError> for Problem {
         let kind = match error {
             StartError::Surroundings(_) => ErrorKind::BadLease,
             StartError::Program(_) => ErrorKind::BadProgram,
+            StartError::Killed => ErrorKind::Conflict,
             StartError::CellEnded => ErrorKind::Internal,
             _ => ErrorKind::Refused,
         };

@@ -25,6 +25,7 @@ use leasehold_cell::{Cell, Program, StartError, Surroundings};
 use leasehold_exchange::Intake;
 use leasehold_front::{Front, Site};
 use leasehold_lease::{ByteSize, Http, LeaseFile, Listener, TenantSpec};
+use lives::Beside;
 use orders::{Order, Orders};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -239,7 +240,7 @@ impl Supervisor {
                 self.wards.push(ward);
                 continue;
             }
-            let started = self.begin(&ward, intake(&ward.spec));
+            let started = self.begin(&ward, intake(&ward.spec), Beside::None);
             let life = started.map_err(|error| StartFailure {
                 tenant: ward.name().to_owned(),
                 error,

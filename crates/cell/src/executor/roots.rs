@@ -20,6 +20,7 @@ use crate::memory::{self, MemoryUse};
 use crate::pace::Pace;
 use crate::pools::DirtyRanges;
 use crate::programs;
+use crate::start_error::StartError;
 use crate::starting::{Starting, Stepped};
 use crate::steps::{begin, caps, step};
 use leasehold_exchange::Outlet;
@@ -225,7 +226,7 @@ impl Executor {
             controlled = root.controlled.take();
             self.keys.remove(&tenant);
             if let Some(starting) = root.starting.take() {
-                starting.give_up().forgo();
+                starting.give_up().refuse(StartError::Killed);
             }
             if let Some(outlet) = root.outgoing.take() {
                 drop(Discarded::new(Closing(outlet)));

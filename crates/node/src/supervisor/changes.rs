@@ -1,5 +1,6 @@
 //! Changes of the tenants: one after the other, prepared on the thread that loads programs.
 
+use super::lives::Beside;
 use super::orders::{Asked, Order};
 use super::{Admission, Admitted, Facts, GRACE, Supervisor, TENANTS, intake};
 use crate::controller::Request;
@@ -208,7 +209,7 @@ impl Supervisor {
         let has_place = before.is_none_or(|ward| ward.life.is_none()) || ward.site.is_some();
         if desired == Desired::Stopped || !has_place {
             // Whether it can be started at all is found out now.
-            let rehearsed = match self.begin(&ward, self::intake(&ward.spec)) {
+            let rehearsed = match self.begin(&ward, self::intake(&ward.spec), Beside::Earlier) {
                 Ok(mut life) => {
                     life.kill();
                     Some(life)
@@ -232,7 +233,7 @@ impl Supervisor {
                 rehearsed,
             });
         }
-        let begun = self.begin(&ward, intake.clone());
+        let begun = self.begin(&ward, intake.clone(), Beside::Earlier);
         let waits = match begun {
             Ok(life) => {
                 ward.life = Some(life);

@@ -10,8 +10,23 @@ use leasehold_exchange::Intake;
 use leasehold_lease::Restart;
 use std::time::{Duration, Instant};
 
+/// What a life that begins has beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Beside {
+    None,
+    /// Perhaps an earlier life, whose place it is to take.
+    Earlier,
+}
+
 impl Supervisor {
-    pub(super) fn begin(&self, ward: &Ward, intake: Option<Intake>) -> Result<Life, StartError> {
+    /// Begins a life, and waits until the tenant is started: in its own time. A kill ends that, unless the life is to be
+    /// `beside` another one, of which a kill that comes meanwhile is.
+    pub(super) fn begin(
+        &self,
+        ward: &Ward,
+        intake: Option<Intake>,
+        beside: Beside,
+    ) -> Result<Life, StartError> {
         let spec = &ward.spec;
         let (stdout, stderr) = self.parts.logs.of(&spec.name).outputs();
         let surroundings = Surroundings {
@@ -44,9 +59,11 @@ impl Supervisor {
             }
             _ => self.parts.cell.begin_held(request)?,
         };
-        let killable = self.killers.add(&spec.name, pending.killer());
-        // It takes the tenant's own time.
+        let killer = pending.killer();
+        let add = |killer| self.killers.add(&spec.name, killer);
+        let known = (beside == Beside::None).then(|| add(killer.clone()));
         let handle = pending.wait()?;
+        let killable = known.unwrap_or_else(|| add(killer));
         Ok(Life {
             handle,
             lane: intake.map(|intake| intake.lane().clone()),
@@ -69,7 +86,7 @@ impl Supervisor {
             self.wards[at].pending = Some(intake);
             return Ok(());
         }
-        let life = self.begin(&self.wards[at], intake)?;
+        let life = self.begin(&self.wards[at], intake, Beside::None)?;
         let ward = &mut self.wards[at];
         ward.refused_at = None;
         match &ward.site {
