@@ -85,6 +85,8 @@ pub struct Account {
     pub missing: u32,
     /// Frames that it was promised and does not have yet: it is beginning.
     pub promised: u32,
+    /// Pages of its areas that stay: that are locked or being locked, or that it [keeps](crate::Pager::pin_step).
+    pub kept: u32,
 }
 
 impl Account {
@@ -188,6 +190,7 @@ impl Reservation {
             returned: self.returned,
             missing: self.missing,
             promised: self.promised,
+            kept: self.kept,
         }
     }
 }

@@ -86,7 +86,7 @@ impl CellMemory {
         if sharing == SharedPages::Lock {
             // Before anything has changed.
             let mine = self.paging.account(reservation)?;
-            let needed = mine.locked.saturating_add(source.pages + AT_ONCE - 1);
+            let needed = mine.kept.saturating_add(source.pages + AT_ONCE - 1);
             if mine.size <= needed {
                 let size = mine.size;
                 return Err(Refused::TooSmall { needed, size }.into());
@@ -98,6 +98,11 @@ impl CellMemory {
         }?;
         if let Some(tenancy) = self.tenancies.get_mut(&root) {
             tenancy.shared.push((joining.area, joining.attachment));
+        }
+        if joining.to_lock && sharing == SharedPages::Lock {
+            // From now on its pages are among those that stay: nothing that the tenant keeps later makes the lock
+            // fail, which would deny the area to others. If a sharer is ending, that is tried again.
+            let _ = self.paging.lock_step(joining.area, 0);
         }
         Ok(joining)
     }
