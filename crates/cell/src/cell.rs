@@ -48,7 +48,7 @@ use leasehold_wasm::compile_threads;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::Duration;
 use wasmtime::Engine;
@@ -113,6 +113,21 @@ impl Killer {
 }
 
 impl PendingStart {
+    /// As [`PendingStart::wait`], for at most `patience`: then the tenant is killed.
+    ///
+    /// # Errors
+    /// [`StartError::Late`], and those of `wait`.
+    pub fn wait_for(self, patience: Duration) -> Result<TenantHandle, StartError> {
+        match self.started.recv_timeout(patience) {
+            Ok(started) => started.map(|()| self.handle),
+            Err(RecvTimeoutError::Timeout) => {
+                self.handle.kill();
+                Err(StartError::Late(patience))
+            }
+            Err(RecvTimeoutError::Disconnected) => Err(StartError::CellEnded),
+        }
+    }
+
     /// Who ends the tenant, while it is started and afterwards.
     pub fn killer(&self) -> Killer {
         Killer {

@@ -3,6 +3,7 @@
 use crate::build_error::BuildError;
 use leasehold_kernel::Errno;
 use leasehold_lease::Nanoseconds;
+use std::time::Duration;
 
 /// Why a tenant could not be started. Nothing is left behind.
 #[derive(Debug, thiserror::Error)]
@@ -32,6 +33,9 @@ pub enum StartError {
     /// It was killed before it was started.
     #[error("it was killed while it was being started")]
     Killed,
+    /// It was not started in time.
+    #[error("it was not started within {0:?}: its reservation gives its start too little time")]
+    Late(Duration),
     /// The cell has ended.
     #[error("the cell has ended")]
     CellEnded,

@@ -2,9 +2,10 @@
 
 mod common;
 
-use common::{Started, cell, lease, start, until};
+use common::{Started, begin, cell, lease, start, until};
 use leasehold_cell::{
-    Cell, CellConfig, Destination, Exit, Lease, Order, Output, ProcessorState, Shielding, Supply,
+    Cell, CellConfig, Destination, Exit, Lease, Order, Output, ProcessorState, Shielding,
+    StartError, Supply,
 };
 use std::io::Write;
 use std::sync::mpsc::{Receiver, channel};
@@ -462,4 +463,13 @@ fn many_tenants_with_small_budgets_start_while_all_of_them_attack() {
             attacker.wait_for("ready");
         }
     }
+}
+
+#[test]
+fn a_kill_ends_a_start_and_the_one_who_waits_for_it_is_told() {
+    let cell = cell();
+    // It takes some 100 us: many periods of this.
+    let lease = reserved("budget=10us,period=5s");
+    let refused = begin(&cell, "spin.wasm", &[], lease).kill();
+    assert!(matches!(refused, Some(StartError::Killed)), "{refused:?}");
 }

@@ -582,6 +582,8 @@ pub(crate) fn failure(error: StartError) -> Failure {
         }
         StartError::Surroundings(message) => Failure::Missing(message),
         StartError::Program(_) => Failure::Program(error.to_string()),
-        StartError::Killed | StartError::CellEnded => Failure::Host(anyhow::Error::new(error)),
+        StartError::Killed | StartError::Late(_) | StartError::CellEnded => {
+            Failure::Host(anyhow::Error::new(error))
+        }
     }
 }

@@ -5,7 +5,7 @@ use crate::control_share::ControlKind;
 use std::collections::VecDeque;
 
 /// Commands that wait for their share of the time: kills before all others, and each of them in the
-/// order in which they came.
+/// order in which they came. A kill of a tenant whose start waits is behind that.
 #[derive(Default)]
 pub(super) struct Commands {
     kills: VecDeque<Command>,
@@ -14,10 +14,16 @@ pub(super) struct Commands {
 
 impl Commands {
     pub(super) fn push(&mut self, command: Command) {
-        match command.kind() {
-            ControlKind::Kill => self.kills.push_back(command),
+        match command {
+            Command::Kill { key, .. } if !self.is_to_start(key) => self.kills.push_back(command),
             _ => self.others.push_back(command),
         }
+    }
+
+    fn is_to_start(&self, tenant: u64) -> bool {
+        let is_start =
+            |command: &Command| matches!(command, Command::Start { key, .. } if *key == tenant);
+        self.others.iter().any(is_start)
     }
 
     pub(super) fn is_empty(&self) -> bool {

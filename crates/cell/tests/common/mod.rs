@@ -102,6 +102,12 @@ pub(crate) struct Begun {
 }
 
 impl Begun {
+    /// Kills it at once; why it was not started, if it was not.
+    pub(crate) fn kill(self) -> Option<StartError> {
+        self.beginning.killer().kill();
+        self.beginning.wait().err()
+    }
+
     pub(crate) fn wait(self) -> Started {
         let handle = self.beginning.wait().expect("a tenant starts");
         Started {
