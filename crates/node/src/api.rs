@@ -195,14 +195,15 @@ async fn page_of_metrics(State(api): State<Api>) -> Result<Response, Problem> {
 #[utoipa::path(post, path = "/v1/leases/validate", request_body(content = String, content_type = "application/toml"),
     responses((status = 200, body = Validated), (status = 400, body = ErrorBody)))]
 async fn validate(State(api): State<Api>, text: String) -> Result<Json<Validated>, Problem> {
-    let file = api
-        .controller
-        .ask(move |supervisor| supervisor.validate(&text))
-        .await??;
-    let tenants = file.tenants.into_iter().map(|tenant| tenant.name).collect();
+    let parse = |file: LeaseFile, _: &dyn crate::Admission| {
+        let tenants = file.tenants.into_iter().map(|tenant| tenant.name);
+        tenants.collect()
+    };
+    let asked = move |supervisor: &mut crate::Supervisor| supervisor.parse(text, parse);
+    let answer = api.controller.ask(asked).await??;
     Ok(Json(Validated {
         valid: true,
-        tenants,
+        tenants: Controller::answer(answer, LONG).await??,
     }))
 }
 
@@ -210,11 +211,10 @@ async fn validate(State(api): State<Api>, text: String) -> Result<Json<Validated
 #[utoipa::path(post, path = "/v1/leases/admit", request_body(content = String, content_type = "application/toml"),
     responses((status = 200, body = Admission), (status = 400, body = ErrorBody)))]
 async fn admit(State(api): State<Api>, text: String) -> Result<Json<Admission>, Problem> {
-    let asked = move |supervisor: &mut crate::Supervisor| {
-        let file = supervisor.validate(&text)?;
-        Ok::<_, Problem>(supervisor.admission().report(&file))
-    };
-    Ok(Json(Admission(api.controller.ask(asked).await??)))
+    let report = |file: LeaseFile, admission: &dyn crate::Admission| admission.report(&file);
+    let asked = move |supervisor: &mut crate::Supervisor| supervisor.parse(text, report);
+    let answer = api.controller.ask(asked).await??;
+    Ok(Json(Admission(Controller::answer(answer, LONG).await??)))
 }
 
 #[derive(Deserialize, IntoParams)]

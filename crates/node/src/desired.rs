@@ -399,10 +399,16 @@ impl Keeper {
         }
     }
 
-    /// Records a reload: the tenants are those of the lease file, `of_file`.
-    pub(crate) fn reloaded(&mut self, of_file: BTreeSet<String>) {
+    /// Records a reload: the tenants are those of the lease file, `of_file`, except what was deleted since it was
+    /// asked for.
+    pub(crate) fn reloaded(
+        &mut self,
+        of_file: BTreeSet<String>,
+        is_deleted: impl Fn(&str) -> bool,
+    ) {
+        let deleted = of_file.iter().filter(|name| is_deleted(name));
+        self.deleted = deleted.cloned().collect();
         self.of_file = of_file;
-        self.deleted.clear();
     }
 
     /// Has the changes of the known tenants written.

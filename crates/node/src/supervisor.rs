@@ -20,13 +20,14 @@ use crate::source::Source;
 use crate::trace::Exporter;
 use crate::view::{self, Desired, End, EndBound, ErrorKind, EventKind};
 use crate::ward::{Life, Phase, Ward};
+use changes::parse_tenant;
 use jiff::Timestamp;
 use leasehold_cell::{Cell, Program, StartError, Surroundings};
 use leasehold_exchange::Intake;
 use leasehold_front::{Front, Site};
 use leasehold_lease::{ByteSize, Http, LeaseFile, Listener, TenantSpec};
 use lives::Beside;
-use orders::{Order, Orders};
+use orders::{Asked, Order, Orders};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -483,34 +484,69 @@ impl Supervisor {
         answer: oneshot::Sender<Result<(view::Tenant, bool), Problem>>,
     ) {
         let asked = self.orders.now();
-        self.change(move |supervisor| match supervisor.parsed(&name, &text) {
-            Ok(spec) => {
-                let same = |ward: &&Ward| !ward.is_deleted && *ward.spec == spec;
-                let unchanged = supervisor.wards.iter().find(same);
-                if let Some(ward) = unchanged.filter(|ward| ward.desired == Desired::Running) {
-                    let _ = answer.send(Ok((ward.view(), false)));
-                    return supervisor.changed();
-                }
-                let kind = (asked, EventKind::Put);
-                supervisor.install(spec, Some(text), kind, move |result| {
-                    let _ = answer.send(result);
-                });
-            }
-            Err(problem) => {
-                let _ = answer.send(Err(problem));
+        self.change(move |supervisor| {
+            let facts = supervisor.parts.facts.clone();
+            let put = supervisor.loader.put(Box::new(move |_, _| -> Request {
+                let parsed = parse_tenant(&name, &text, &facts);
+                Box::new(move |supervisor: &mut Supervisor| {
+                    let parsed = parsed.and_then(|spec| supervisor.fits(&spec).map(|()| spec));
+                    supervisor.put_parsed((parsed, text), asked, answer);
+                })
+            }));
+            if let Err(problem) = put {
+                tracing::error!("{problem}");
                 supervisor.changed();
             }
         });
     }
 
-    /// Parses a whole lease file.
-    pub(crate) fn validate(&self, text: &str) -> Result<LeaseFile, Problem> {
-        Ok(LeaseFile::parse(text, &self.parts.facts.leases)?)
+    fn put_parsed(
+        &mut self,
+        (parsed, text): (Result<TenantSpec, Problem>, String),
+        asked: Asked,
+        answer: oneshot::Sender<Result<(view::Tenant, bool), Problem>>,
+    ) {
+        match parsed {
+            Ok(spec) => {
+                let same = |ward: &&Ward| !ward.is_deleted && *ward.spec == spec;
+                let unchanged = self.wards.iter().find(same);
+                if let Some(ward) = unchanged.filter(|ward| ward.desired == Desired::Running) {
+                    let _ = answer.send(Ok((ward.view(), false)));
+                    return self.changed();
+                }
+                let kind = (asked, EventKind::Put);
+                self.install(spec, Some(text), kind, move |result| {
+                    let _ = answer.send(result);
+                });
+            }
+            Err(problem) => {
+                let _ = answer.send(Err(problem));
+                self.changed();
+            }
+        }
     }
 
-    /// The admission of tenants.
-    pub(crate) fn admission(&self) -> Arc<dyn Admission> {
-        self.parts.admission.clone()
+    /// Has a whole lease file parsed, on the thread that loads programs, and sends what `then` makes of it there.
+    ///
+    /// # Errors
+    /// When that thread has ended.
+    pub(crate) fn parse<T: Send + 'static>(
+        &self,
+        text: String,
+        then: impl FnOnce(LeaseFile, &dyn Admission) -> T + Send + 'static,
+    ) -> Result<oneshot::Receiver<Result<T, Problem>>, Problem> {
+        let (sender, answer) = oneshot::channel();
+        let leases = self.parts.facts.leases.clone();
+        self.loader.put(Box::new(move |_, admission| {
+            let parsed = LeaseFile::parse(&text, &leases);
+            // What asked may have gone.
+            let _ = sender.send(match parsed {
+                Ok(file) => Ok(then(file, admission)),
+                Err(error) => Err(error.into()),
+            });
+            Box::new(|_: &mut Supervisor| {})
+        }))?;
+        Ok(answer)
     }
 
     /// Has the changes of operators written, if they are kept.

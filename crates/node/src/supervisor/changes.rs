@@ -46,47 +46,33 @@ impl Supervisor {
         }
     }
 
-    pub(super) fn parsed(&self, name: &str, text: &str) -> Result<TenantSpec, Problem> {
+    /// Checks that there is room for a tenant beside the others, and that its routes are free.
+    ///
+    /// # Errors
+    /// When there is none, or they are not.
+    pub(super) fn fits(&self, spec: &TenantSpec) -> Result<(), Problem> {
         self.may_change()?;
-        let Facts {
-            listeners, leases, ..
-        } = &self.parts.facts;
-        let origin = leases.with_file_name(format!("tenant.{name}"));
-        let tenants = LeaseFile::parse_tenants(text, &origin, listeners)?;
-        let [spec] = <[TenantSpec; 1]>::try_from(tenants).map_err(|tenants| {
-            let found = format!(
-                "found {} tables [tenant.NAME]; allowed: one, [tenant.{name}]",
-                tenants.len()
-            );
-            Problem::new(ErrorKind::BadLease, found)
-        })?;
-        if spec.name != name {
-            let found = format!(
-                "tenant: found [tenant.{}]; allowed: [tenant.{name}]",
-                spec.name
-            );
-            return Err(Problem::new(ErrorKind::BadLease, found));
-        }
         let others = || {
             self.wards
                 .iter()
-                .filter(|ward| !ward.is_deleted && ward.name() != name)
+                .filter(|ward| !ward.is_deleted && ward.name() != spec.name)
         };
         if others().count() >= TENANTS {
             let message = format!("the cell has {TENANTS} tenants, which is as many as it may");
             return Err(Problem::new(ErrorKind::Refused, message));
         }
         for other in others() {
-            if let Some(route) = shared_route(&spec, &other.spec) {
+            if let Some(route) = shared_route(spec, &other.spec) {
                 let message = format!(
-                    "tenant.{name}.http.routes: found {:?}; allowed: a route that is free: tenant.{} has this one",
+                    "tenant.{}.http.routes: found {:?}; allowed: a route that is free: tenant.{} has this one",
+                    spec.name,
                     route.to_string(),
                     other.name()
                 );
                 return Err(Problem::new(ErrorKind::Conflict, message));
             }
         }
-        Ok(spec)
+        Ok(())
     }
 
     /// Tests a tenant beside all others, loads its program, and starts it in the place of the one that has its
@@ -337,6 +323,33 @@ impl Supervisor {
             }
         }
     }
+}
+
+/// Parses the text of one tenant, which may take seconds.
+///
+/// # Errors
+/// When it is not the table `[tenant.NAME]` of a lease file.
+pub(super) fn parse_tenant(name: &str, text: &str, facts: &Facts) -> Result<TenantSpec, Problem> {
+    let Facts {
+        listeners, leases, ..
+    } = facts;
+    let origin = leases.with_file_name(format!("tenant.{name}"));
+    let tenants = LeaseFile::parse_tenants(text, &origin, listeners)?;
+    let [spec] = <[TenantSpec; 1]>::try_from(tenants).map_err(|tenants| {
+        let found = format!(
+            "found {} tables [tenant.NAME]; allowed: one, [tenant.{name}]",
+            tenants.len()
+        );
+        Problem::new(ErrorKind::BadLease, found)
+    })?;
+    if spec.name != name {
+        let found = format!(
+            "tenant: found [tenant.{}]; allowed: [tenant.{name}]",
+            spec.name
+        );
+        return Err(Problem::new(ErrorKind::BadLease, found));
+    }
+    Ok(spec)
 }
 
 /// A tenant whose place another tenant still has.

@@ -10,6 +10,9 @@ use leasehold_exchange::Intake;
 use leasehold_lease::Restart;
 use std::time::{Duration, Instant};
 
+/// How long a start may take, in the tenant's own time: the supervisor waits for it.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// What a life that begins has beside it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Beside {
@@ -62,7 +65,7 @@ impl Supervisor {
         let killer = pending.killer();
         let add = |killer| self.killers.add(&spec.name, killer);
         let known = (beside == Beside::None).then(|| add(killer.clone()));
-        let handle = pending.wait()?;
+        let handle = pending.wait_for(PATIENCE)?;
         let killable = known.unwrap_or_else(|| add(killer));
         Ok(Life {
             handle,

@@ -128,9 +128,9 @@ impl Supervisor {
             ward.table = None;
         }
         if let Some(keeper) = &mut self.parts.keeper {
-            let kept = |name: &str| self.orders.since(asked, name) != Some(Order::Delete);
+            let is_deleted = |name: &str| self.orders.since(asked, name) == Some(Order::Delete);
             let names = all.iter().map(|tenant| tenant.name.clone());
-            keeper.reloaded(names.filter(|name| kept(name)).collect());
+            keeper.reloaded(names.collect(), is_deleted);
         }
         let tell = |kind, name: &str| self.parts.events.publish(kind, Some(name), None);
         for name in &plan.removed {
