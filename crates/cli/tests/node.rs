@@ -101,7 +101,7 @@ fn no_lease_that_cannot_be_started_is_put_while_its_tenant_is_killed() {
         node.put("more", &table("more", "/env", "")).1,
         "more: new\n"
     );
-    let impossible = table("more", "/env", "").replace("200ms", "1ms");
+    let impossible = table("more", "/env", "").replace("200ms", "10us");
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
         scope.spawn(|| {
