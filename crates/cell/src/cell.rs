@@ -128,7 +128,7 @@ impl PendingStart {
         }
     }
 
-    /// Who ends the tenant, while it is started and afterwards.
+    /// Returns what ends the tenant, while it is started and afterwards.
     pub fn killer(&self) -> Killer {
         Killer {
             key: self.handle.key,

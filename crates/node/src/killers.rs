@@ -1,4 +1,4 @@
-//! The lives of all tenants, for threads that kill: a kill waits for nobody, not even for a supervisor
+//! The lives of all tenants, for threads that kill: a kill waits for no other thread, such as a supervisor
 //! that is busy with a start.
 
 use leasehold_cell::Killer;

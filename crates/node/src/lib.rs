@@ -13,7 +13,7 @@
 //! | concept | file |
 //! |---|---|
 //! | the one owner of all tenants, and how other threads ask it | `supervisor`, `controller` |
-//! | a tenant under supervision: what is wanted, its life | `ward`; when it is started again: `restarts`; who is killed by name: `killers` |
+//! | a tenant under supervision: what is wanted, its life | `ward`; when it is started again: `restarts`; how it is killed by name: `killers` |
 //! | changes: of a lease file, of operators | `plan`, `desired` |
 //! | loading programs; whether one changed on disk | `loader`, `source` |
 //! | the control interface: routes, types | `api`, [`view`]; made of the cell's reports: `viewed`; refusals: `problem` |

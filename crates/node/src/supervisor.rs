@@ -19,14 +19,12 @@ use crate::restarts::Restarts;
 use crate::source::Source;
 use crate::trace::Exporter;
 use crate::view::{self, Desired, End, EndBound, ErrorKind, EventKind};
-use crate::ward::{Life, Phase, Ward};
-use changes::parse_tenant;
+use crate::ward::{Beside, Life, Phase, Ward};
 use jiff::Timestamp;
 use leasehold_cell::{Cell, Program, StartError, Surroundings};
 use leasehold_exchange::Intake;
 use leasehold_front::{Front, Site};
 use leasehold_lease::{ByteSize, Http, LeaseFile, Listener, TenantSpec};
-use lives::Beside;
 use orders::{Asked, Order, Orders};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -92,6 +90,32 @@ pub struct Facts {
     pub code: Option<ByteSize>,
     /// The lease file, whose directory tenants' relative paths are relative to.
     pub leases: PathBuf,
+}
+
+impl Facts {
+    /// Parses the text of one tenant, which may take seconds.
+    ///
+    /// # Errors
+    /// When it is not the table `[tenant.NAME]` of a lease file.
+    fn parse_tenant(&self, name: &str, text: &str) -> Result<TenantSpec, Problem> {
+        let origin = self.leases.with_file_name(format!("tenant.{name}"));
+        let tenants = LeaseFile::parse_tenants(text, &origin, &self.listeners)?;
+        let [spec] = <[TenantSpec; 1]>::try_from(tenants).map_err(|tenants| {
+            let found = format!(
+                "found {} tables [tenant.NAME]; allowed: one, [tenant.{name}]",
+                tenants.len()
+            );
+            Problem::new(ErrorKind::BadLease, found)
+        })?;
+        if spec.name != name {
+            let found = format!(
+                "tenant: found [tenant.{}]; allowed: [tenant.{name}]",
+                spec.name
+            );
+            return Err(Problem::new(ErrorKind::BadLease, found));
+        }
+        Ok(spec)
+    }
 }
 
 /// The parts of a supervisor.
@@ -487,7 +511,7 @@ impl Supervisor {
         self.change(move |supervisor| {
             let facts = supervisor.parts.facts.clone();
             let put = supervisor.loader.put(Box::new(move |_, _| -> Request {
-                let parsed = parse_tenant(&name, &text, &facts);
+                let parsed = facts.parse_tenant(&name, &text);
                 Box::new(move |supervisor: &mut Supervisor| {
                     let parsed = parsed.and_then(|spec| supervisor.fits(&spec).map(|()| spec));
                     supervisor.put_parsed((parsed, text), asked, answer);

@@ -32,6 +32,14 @@ pub(crate) struct Life {
     pub(crate) silent_until: Option<Instant>,
 }
 
+/// What a life that begins has beside it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Beside {
+    None,
+    /// Perhaps an earlier life, whose place it is to take.
+    Earlier,
+}
+
 /// The interval between two lines about failed requests of a tenant.
 const SILENCE: Duration = Duration::from_secs(1);
 

@@ -2,7 +2,7 @@
 //!
 //! A firm reservation may have borrowed the frames, and a page that was written to has to be written out
 //! before its frame is free. So a reservation is promised its frames at once and gets them step by
-//! step: while it does, nobody else can be promised them, and none that it has is lent again.
+//! step: while it does, no other one can be promised them, and none that it has is lent again.
 
 use crate::backend::Backend;
 use crate::pager::Pager;

@@ -44,7 +44,7 @@ impl NodeFrames {
         self.promised
     }
 
-    /// Unreserved and borrowed frames that nobody was promised.
+    /// Unreserved and borrowed frames that were not promised.
     pub(crate) const fn left(&self) -> u32 {
         self.unreserved.len() + self.borrowed - self.promised
     }

@@ -682,7 +682,7 @@ fn an_end_takes_pages_in_the_order_of_their_addresses_whoever_touched_them_first
     for &(id, at) in &tenants {
         pager.backend_mut().changes.clear();
         pager.end(id).expect("there");
-        let taken: Vec<_> = pager.backend().changes.iter().copied().collect();
+        let taken: Vec<_> = pager.backend().changes.clone();
         let ascending = (0..PAGES).map(|page| Change::Unmap(at, page));
         let left = taken.len();
         assert!(left >= PAGES as usize - 1);

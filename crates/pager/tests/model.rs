@@ -379,7 +379,7 @@ impl Model {
         self.check()
     }
 
-    /// Frames that nobody has been promised and that can be had.
+    /// Frames that were not promised and can be had.
     fn left(&self) -> u32 {
         let beginning = self.beginning.iter();
         let promised = beginning.map(|tenant| self.account(tenant.id).promised);

@@ -31,7 +31,7 @@ pub(crate) fn turn() -> MutexGuard<'static, ()> {
 }
 
 /// Makes the pool before the calling thread compiles, once in a process. Without a seed the engine
-/// makes a pool as it likes: the process runs nobody's programs.
+/// makes a pool as it likes: the process runs no programs.
 ///
 /// # Errors
 /// When the host refuses a thread. The next call asks for it again.

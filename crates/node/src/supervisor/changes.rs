@@ -1,19 +1,18 @@
 //! Changes of the tenants: one after the other, prepared on the thread that loads programs.
 
-use super::lives::Beside;
 use super::orders::{Asked, Order};
-use super::{Admission, Admitted, Facts, GRACE, Supervisor, TENANTS, intake};
+use super::{Admission, Admitted, GRACE, Supervisor, TENANTS, intake};
 use crate::controller::Request;
 use crate::desired::shared_route;
 use crate::loader::{Loaded, Prepared, prepare};
 use crate::problem::Problem;
 use crate::restarts::Restarts;
 use crate::view::{self, Desired, EndBound, ErrorKind, EventKind};
-use crate::ward::{Life, Phase, Ward};
+use crate::ward::{Beside, Life, Phase, Ward};
 use leasehold_cell::{Cell, StartError};
 use leasehold_exchange::Lane;
 use leasehold_front::Site;
-use leasehold_lease::{LeaseFile, TenantSpec};
+use leasehold_lease::TenantSpec;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -323,33 +322,6 @@ impl Supervisor {
             }
         }
     }
-}
-
-/// Parses the text of one tenant, which may take seconds.
-///
-/// # Errors
-/// When it is not the table `[tenant.NAME]` of a lease file.
-pub(super) fn parse_tenant(name: &str, text: &str, facts: &Facts) -> Result<TenantSpec, Problem> {
-    let Facts {
-        listeners, leases, ..
-    } = facts;
-    let origin = leases.with_file_name(format!("tenant.{name}"));
-    let tenants = LeaseFile::parse_tenants(text, &origin, listeners)?;
-    let [spec] = <[TenantSpec; 1]>::try_from(tenants).map_err(|tenants| {
-        let found = format!(
-            "found {} tables [tenant.NAME]; allowed: one, [tenant.{name}]",
-            tenants.len()
-        );
-        Problem::new(ErrorKind::BadLease, found)
-    })?;
-    if spec.name != name {
-        let found = format!(
-            "tenant: found [tenant.{}]; allowed: [tenant.{name}]",
-            spec.name
-        );
-        return Err(Problem::new(ErrorKind::BadLease, found));
-    }
-    Ok(spec)
 }
 
 /// A tenant whose place another tenant still has.

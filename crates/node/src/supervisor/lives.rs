@@ -3,7 +3,7 @@
 use super::{ENDS, Supervisor, intake};
 use crate::view::{Desired, EventKind};
 use crate::viewed;
-use crate::ward::{Life, Phase, Seen, Ward};
+use crate::ward::{Beside, Life, Phase, Seen, Ward};
 use jiff::Timestamp;
 use leasehold_cell::{Ended, Exit, Fresh, Serving, StartError, StartRequest, Surroundings};
 use leasehold_exchange::Intake;
@@ -12,14 +12,6 @@ use std::time::{Duration, Instant};
 
 /// How long a start may take, in the tenant's own time: the supervisor waits for it.
 const PATIENCE: Duration = Duration::from_secs(30);
-
-/// What a life that begins has beside it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Beside {
-    None,
-    /// Perhaps an earlier life, whose place it is to take.
-    Earlier,
-}
 
 impl Supervisor {
     /// Begins a life, and waits until the tenant is started: in its own time. A kill ends that, unless the life is to be
