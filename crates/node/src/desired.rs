@@ -435,8 +435,28 @@ impl Keeper {
 
 #[cfg(test)]
 mod tests {
-    use super::{Change, Changes, StateError, StateFile};
+    use super::{Change, Changes, Keeper, StateError, StateFile};
+    use std::collections::BTreeSet;
     use std::fs;
+
+    #[test]
+    fn what_was_deleted_while_the_lease_file_was_read_again_stays_deleted() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let leases = directory.path().join("leases.toml");
+        let (file, changes) = StateFile::open(directory.path(), &leases).expect("no state yet");
+        let of_file = ["kept", "deleted"].map(str::to_owned);
+        let of_file = BTreeSet::from(of_file);
+        let mut keeper = Keeper::new(file, changes, of_file.clone());
+        keeper.deleted("deleted");
+        keeper.reloaded(of_file.clone(), |name| name == "deleted");
+        keeper.keep(std::iter::empty());
+        assert!(keeper.changes.0["deleted"].is_deleted);
+        assert!(!keeper.changes.0.contains_key("kept"));
+        // One that was deleted before is of the file again.
+        keeper.reloaded(of_file, |_| false);
+        keeper.keep(std::iter::empty());
+        assert!(keeper.is_empty());
+    }
 
     #[test]
     fn what_was_changed_of_a_tenant_that_is_not_there_is_forgotten() {
