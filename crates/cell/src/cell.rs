@@ -101,7 +101,8 @@ pub struct Killer {
 }
 
 impl Killer {
-    /// As [`TenantHandle::kill`].
+    /// Ends the tenant, whatever it is doing. Idempotent; does not wait. The clock of the end, and of
+    /// what bounds it ([`KillDelay`](crate::KillDelay)), starts here.
     pub fn kill(&self) {
         let command = Command::Kill {
             key: self.key,
@@ -130,10 +131,7 @@ impl PendingStart {
 
     /// Returns what ends the tenant, while it is started and afterwards.
     pub fn killer(&self) -> Killer {
-        Killer {
-            key: self.handle.key,
-            inbox: self.handle.inbox.clone(),
-        }
+        self.handle.killer()
     }
 
     /// Waits until the tenant has been started.
@@ -701,13 +699,17 @@ impl TenantHandle {
         self.send(Command::FinishCalls(self.key));
     }
 
-    /// Ends the tenant, whatever it is doing. Idempotent; does not wait. The clock of the end, and of
-    /// what bounds it ([`KillDelay`](crate::KillDelay)), starts here.
-    pub fn kill(&self) {
-        self.send(Command::Kill {
+    /// Returns what ends the tenant, for another thread.
+    pub fn killer(&self) -> Killer {
+        Killer {
             key: self.key,
-            asked_ns: monotonic_ns(),
-        });
+            inbox: self.inbox.clone(),
+        }
+    }
+
+    /// Ends the tenant, as [`Killer::kill`] does.
+    pub fn kill(&self) {
+        self.killer().kill();
     }
 
     /// Waits until the tenant has ended and everything was taken back from it.

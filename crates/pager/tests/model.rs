@@ -165,6 +165,24 @@ impl Memory {
     }
 }
 
+impl Tenant {
+    fn new(id: ReservationId, contract: Contract) -> Self {
+        Tenant {
+            id,
+            contract,
+            ending: false,
+            forgone: 0,
+        }
+    }
+}
+
+fn contract(frames: u32, firm: bool) -> Contract {
+    match firm {
+        true => Contract::firm(frames),
+        false => Contract::hard(frames),
+    }
+}
+
 struct Model {
     pager: Pager<Watched>,
     tenants: Vec<Tenant>,
@@ -387,22 +405,14 @@ impl Model {
     }
 
     fn promise(&mut self, frames: u32, firm: bool) -> TestCaseResult {
-        let contract = match firm {
-            true => Contract::firm(frames),
-            false => Contract::hard(frames),
-        };
+        let contract = contract(frames, firm);
         let left = self.left();
         let result = self.pager.promise(&contract);
         self.follow(&BTreeSet::new())?;
         match result {
             Ok(id) => {
                 prop_assert!(frames > 0 && frames <= left);
-                self.beginning.push(Tenant {
-                    id,
-                    contract,
-                    ending: false,
-                    forgone: 0,
-                });
+                self.beginning.push(Tenant::new(id, contract));
             }
             Err(Refused::Empty) => prop_assert_eq!(frames, 0),
             Err(refused) => prop_assert_eq!(
@@ -442,11 +452,7 @@ impl Model {
     }
 
     fn reserve(&mut self, frames: u32, firm: bool, swap: Option<u32>) -> TestCaseResult {
-        let contract = if firm {
-            Contract::firm(frames)
-        } else {
-            Contract::hard(frames)
-        };
+        let contract = contract(frames, firm);
         let contract = swap.map_or(contract, |pages| contract.with_swap(pages));
         let left = self.left();
         let may = self.borrowers();
@@ -455,12 +461,7 @@ impl Model {
         match result {
             Ok(id) => {
                 prop_assert!(frames > 0 && frames <= left);
-                self.tenants.push(Tenant {
-                    id,
-                    contract,
-                    ending: false,
-                    forgone: 0,
-                });
+                self.tenants.push(Tenant::new(id, contract));
             }
             Err(Refused::Empty) => prop_assert_eq!(frames, 0),
             Err(Refused::Frames { needed, left: said }) if frames > left => {
