@@ -37,6 +37,8 @@ use tokio::sync::oneshot;
 const ENDS: usize = 100;
 /// How long requests under way keep a tenant whose place a new one takes.
 const GRACE: Duration = Duration::from_secs(10);
+/// Lease files that wait to be parsed, of megabytes at the most.
+const PARSED: usize = 8;
 /// The most tenants of a cell.
 const TENANTS: usize = 1024;
 
@@ -172,6 +174,8 @@ pub struct Supervisor {
     parts: Parts,
     loader: Loader,
     killers: Killers,
+    /// Held by each lease file that waits to be parsed, beside the supervisor.
+    parsing: Arc<()>,
     waiting: Requests,
     wards: Vec<Ward>,
     ends: VecDeque<End>,
@@ -222,6 +226,7 @@ impl Supervisor {
             parts,
             loader,
             killers: controller.killers().clone(),
+            parsing: Arc::new(()),
             waiting,
             wards: Vec::new(),
             ends: VecDeque::new(),
@@ -553,15 +558,22 @@ impl Supervisor {
     /// Has a whole lease file parsed, on the thread that loads programs, and sends what `then` makes of it there.
     ///
     /// # Errors
-    /// When that thread has ended.
+    /// When too many wait for that, or the thread has ended.
     pub(crate) fn parse<T: Send + 'static>(
         &self,
         text: String,
         then: impl FnOnce(LeaseFile, &dyn Admission) -> T + Send + 'static,
     ) -> Result<oneshot::Receiver<Result<T, Problem>>, Problem> {
+        // One of them is the supervisor's.
+        if Arc::strong_count(&self.parsing) > PARSED {
+            let message = "the node is busy: too many lease files wait to be read";
+            return Err(Problem::new(ErrorKind::Busy, message));
+        }
+        let parsing = self.parsing.clone();
         let (sender, answer) = oneshot::channel();
         let leases = self.parts.facts.leases.clone();
         self.loader.put(Box::new(move |_, admission| {
+            let _parsing = parsing;
             let parsed = LeaseFile::parse(&text, &leases);
             // What asked may have gone.
             let _ = sender.send(match parsed {
