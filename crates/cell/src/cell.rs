@@ -114,18 +114,15 @@ impl Killer {
 }
 
 impl PendingStart {
-    /// As [`PendingStart::wait`], for at most `patience`: then the tenant is killed.
+    /// Waits for at most `patience`, and returns the tenant, or why it is not started.
     ///
     /// # Errors
-    /// [`StartError::Late`], and those of `wait`.
-    pub fn wait_for(self, patience: Duration) -> Result<TenantHandle, StartError> {
+    /// Itself, if neither is known by then.
+    pub fn wait_for(self, patience: Duration) -> Result<Result<TenantHandle, StartError>, Self> {
         match self.started.recv_timeout(patience) {
-            Ok(started) => started.map(|()| self.handle),
-            Err(RecvTimeoutError::Timeout) => {
-                self.handle.kill();
-                Err(StartError::Late(patience))
-            }
-            Err(RecvTimeoutError::Disconnected) => Err(StartError::CellEnded),
+            Ok(started) => Ok(started.map(|()| self.handle)),
+            Err(RecvTimeoutError::Timeout) => Err(self),
+            Err(RecvTimeoutError::Disconnected) => Ok(Err(StartError::CellEnded)),
         }
     }
 
@@ -543,6 +540,14 @@ impl Cell {
             },
             started,
         })
+    }
+
+    /// Looks whether the reservation for ends can be kept beside the tenants that are left, when some have gone. A start
+    /// does so, too. Costs an admission test.
+    pub fn reconsider_ends(&self) {
+        if let Some(promises) = &self.promises {
+            promises.reconsider_ends();
+        }
     }
 
     /// The reservation of a lease, if it has one and it can be kept.

@@ -9,7 +9,7 @@ use crate::realtime_limit::RealtimeLimit;
 use leasehold_reserve::admission::{Overhead, fits};
 use leasehold_reserve::{Contract, Order};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// The promises of a cell.
 #[derive(Debug)]
@@ -69,28 +69,68 @@ impl Promises {
     /// # Errors
     /// When one of the reservations could then not be kept, or the host takes too much.
     pub(crate) fn make(&self, contract: Contract) -> Result<Promise, Unkept> {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        kept.retain(|(_, promise)| promise.strong_count() > 0);
-        let others = kept.iter().map(|(contract, _)| *contract);
-        let all = others.chain([contract]);
-        let (background, mut all): (Vec<_>, Vec<_>) = all.partition(Contract::is_background);
-        let background = background.into_iter().max_by_key(Contract::longest_step);
-        all.extend(background);
-        if !fits(&self.overhead.charged(&all), self.order) {
+        let mut kept = self.kept();
+        let all = Together::of(kept.iter().map(|(contract, _)| *contract).chain([contract]));
+        if !fits(&self.overhead.charged(&all.contracts), self.order) {
             return Err(Unkept::Together);
         }
-        let stops = |all: &[Contract]| self.limit.filter(|limit| !limit.allows(all));
-        if let Some(limit) = stops(&all) {
+        if let Some(limit) = self.stops(&all.contracts) {
             return Err(Unkept::Host(limit));
         }
-        // An end takes steps of the tenant that ends.
-        let step = background.map_or(0, |background| background.longest_step());
-        all.extend(self.ends.map(|ends| ends.with_longest_step(step)));
-        let ends_fit = fits(&self.overhead.charged(&all), self.order) && stops(&all).is_none();
-        self.ends_fit.store(ends_fit, Relaxed);
+        self.fit_ends(all);
         let promise = Arc::new(());
         kept.push((contract, Arc::downgrade(&promise)));
         Ok(Promise(promise))
+    }
+
+    /// Looks whether there is room for the reservation for ends, now that promises have been dropped. Costs what [`fits`]
+    /// does.
+    pub(crate) fn reconsider_ends(&self) {
+        let kept = self.kept();
+        self.fit_ends(Together::of(kept.iter().map(|(contract, _)| *contract)));
+    }
+
+    fn kept(&self) -> MutexGuard<'_, Vec<(Contract, Weak<()>)>> {
+        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
+        kept.retain(|(_, promise)| promise.strong_count() > 0);
+        kept
+    }
+
+    fn stops(&self, all: &[Contract]) -> Option<RealtimeLimit> {
+        self.limit.filter(|limit| !limit.allows(all))
+    }
+
+    fn fit_ends(&self, all: Together) {
+        let Together {
+            mut contracts,
+            background_step,
+        } = all;
+        // An end takes steps of the tenant that ends.
+        contracts.extend(
+            self.ends
+                .map(|ends| ends.with_longest_step(background_step)),
+        );
+        let fit = fits(&self.overhead.charged(&contracts), self.order)
+            && self.stops(&contracts).is_none();
+        self.ends_fit.store(fit, Relaxed);
+    }
+}
+
+/// Contracts as they are tested: of those in the background, the one with the longest step stands for all.
+struct Together {
+    contracts: Vec<Contract>,
+    background_step: u64,
+}
+
+impl Together {
+    fn of(all: impl Iterator<Item = Contract>) -> Self {
+        let (background, mut contracts): (Vec<_>, Vec<_>) = all.partition(Contract::is_background);
+        let background = background.into_iter().max_by_key(Contract::longest_step);
+        contracts.extend(background);
+        Self {
+            contracts,
+            background_step: background.map_or(0, |background| background.longest_step()),
+        }
     }
 }
 
@@ -155,6 +195,8 @@ mod tests {
         let more = promises.make(contract(1));
         assert!(more.is_ok() && !fit.load(Relaxed));
         drop(kept);
+        promises.reconsider_ends();
+        assert!(fit.load(Relaxed), "what has gone leaves room");
         let background = promises.make(Contract::background(0));
         assert!(background.is_ok() && fit.load(Relaxed));
     }

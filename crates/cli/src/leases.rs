@@ -181,6 +181,13 @@ impl Ends {
         Self::with(tenants, steps, preemption, order, reservation)
     }
 
+    /// Returns a tenant without a bound on its end.
+    pub(crate) fn unbounded<'a>(&self, tenants: &'a [TenantSpec]) -> Option<&'a TenantSpec> {
+        let mut all = tenants.iter().zip(&self.bounds);
+        let (tenant, _) = all.find(|(_, bound)| bound.returned_ns.is_none())?;
+        Some(tenant)
+    }
+
     /// The same with this reservation.
     pub(crate) fn with(
         tenants: &[TenantSpec],

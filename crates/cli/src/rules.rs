@@ -147,6 +147,18 @@ impl Admission for Rules {
             return Err(refused(why));
         }
         let ends = Ends::with(tenants, &steps, self.overhead, self.order, self.ends);
+        if let (Some(unbounded), false) = (ends.unbounded(tenants), self.unadmitted)
+            && Ends::of(tenants, &steps, self.overhead, self.order)
+                .unbounded(tenants)
+                .is_none()
+        {
+            return Err(refused(format!(
+                "nothing would bound the end of tenant.{}, which ends in the background, beside these reservations; \
+                 allowed: tenants that leave room for the reservation for ends as it was chosen at the start; a \
+                 restart of the node chooses it for all of these tenants",
+                unbounded.name
+            )));
+        }
         let bounds = ends.bounds.into_iter().map(bound);
         Ok(Admitted {
             bounds: bounds.collect(),

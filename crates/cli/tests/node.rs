@@ -95,6 +95,68 @@ fn a_tenant_is_put_replaced_killed_started_and_deleted_and_each_is_idempotent() 
 }
 
 #[test]
+fn no_program_makes_the_message_of_its_refusal_long() {
+    let node = Node::start(&[]);
+    let line = format!("(module {}", "(".repeat(4 << 20));
+    fs::write(node.path("deep.wat"), line).expect("written");
+    let deep = table("deep", "/deep", "").replace("web.wasm", "deep.wat");
+    let (code, _, message) = node.put("deep", &deep);
+    assert_eq!(code, Some(65), "{} bytes", message.len());
+    assert!(message.len() < 2000, "{} bytes", message.len());
+}
+
+#[test]
+fn the_bound_of_an_end_is_that_beside_the_tenants_that_are_there() {
+    let node = Node::start(&[]);
+    let bound = || {
+        let end = node.json(&["kill", "shop"]);
+        assert_eq!(node.command(&["start", "shop"]).0, Some(0));
+        end["bound_ns"].as_u64().expect("there is room for ends")
+    };
+    let alone = bound();
+    assert_eq!(node.put("more", &table("more", "/more", "")).0, Some(0));
+    let beside = bound();
+    assert!(
+        beside > alone,
+        "one that was started before the other: {beside} and {alone}"
+    );
+    assert_eq!(node.command(&["delete", "more"]).0, Some(0));
+    until("the other has gone", || bound() == alone);
+}
+
+#[test]
+fn requests_whose_clients_go_at_once_are_counted_as_those_of_their_tenant() {
+    let node = Node::start(&[]);
+    let count = |sample: &str| -> u64 {
+        let metrics = raw(&node.socket(), "GET /metrics HTTP/1.1");
+        let of_shop = |line: &&str| line.starts_with(sample) && line.contains("tenant=\"shop\"");
+        let values = metrics.lines().filter(of_shop);
+        let values = values.filter_map(|line| line.rsplit(' ').next()?.parse::<f64>().ok());
+        values.sum::<f64>() as u64
+    };
+    for _ in 0..50 {
+        let mut gone = TcpStream::connect(node.address).expect("connected");
+        write!(gone, "GET /env HTTP/1.1\r\nHost: a\r\n\r\n").expect("written");
+    }
+    until("all are counted", || {
+        count("leasehold_requests_total") == 50
+    });
+    let sent = count("leasehold_response_body_bytes_total");
+    let mut head = TcpStream::connect(node.address).expect("connected");
+    let request = "HEAD /env HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n";
+    head.write_all(request.as_bytes()).expect("written");
+    let mut answer = String::new();
+    head.read_to_string(&mut answer).expect("answered");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    until("it is counted", || count("leasehold_requests_total") == 51);
+    assert_eq!(
+        count("leasehold_response_body_bytes_total"),
+        sent,
+        "the answer to HEAD has no body"
+    );
+}
+
+#[test]
 fn no_lease_that_cannot_be_started_is_put_while_its_tenant_is_killed() {
     let node = Node::start(&[]);
     assert_eq!(

@@ -221,11 +221,8 @@ impl ExchangeBody {
         if let Some(lane) = self.ongoing.lane() {
             payer::pays(&self.traffic.site, lane);
         }
-        let bytes = self.ongoing.record.bytes;
         (self.left, self.over) = (None, false);
-        while let Some(Ok(_)) = poll_fn(|context| self.poll(context)).await {
-            self.ongoing.record.bytes = bytes;
-        }
+        while let Some(Ok(_)) = poll_fn(|context| self.poll(context)).await {}
     }
 
     /// What the connection is given. It asks for pieces before it sends the head and those before, and drops all of them if
@@ -235,7 +232,13 @@ impl ExchangeBody {
             self.ongoing.cut_off();
             return Poll::Ready(Some(Err(cut)));
         }
-        match self.poll(context) {
+        let frame = self.poll(context);
+        if let Poll::Ready(Some(Ok(frame))) = &frame {
+            let bytes = frame.data_ref().map_or(0, Bytes::len);
+            self.ongoing.record.bytes += bytes as u64;
+            self.traffic.site.usage().sent(bytes);
+        }
+        match frame {
             Poll::Ready(Some(Err(cut))) => {
                 self.held = Some(cut);
                 context.waker().wake_by_ref();
@@ -264,8 +267,6 @@ impl ExchangeBody {
                         None => return Poll::Ready(Some(Err(self.cut(Cut::Length)))),
                     }
                 }
-                self.ongoing.record.bytes += read;
-                self.traffic.site.usage().sent(bytes.len());
                 if self.is_given() {
                     self.finish();
                 }

@@ -33,17 +33,22 @@ pub(crate) fn answer(
     request: Request<Incoming>,
 ) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + use<> {
     let (parts, incoming) = request.into_parts();
-    let ongoing = begin(&served, connection, &parts);
-    async move { Ok(answered(&served, &parts, incoming, ongoing).await) }
+    let mut ongoing = begin(&served, connection, &parts);
+    let routed = route(&served, &parts, &mut ongoing);
+    async move { Ok(answered(&served, &parts, incoming, (ongoing, routed)).await) }
 }
 
 async fn answered(
     served: &Served,
     parts: &http::request::Parts,
     incoming: Incoming,
-    mut ongoing: Ongoing,
+    (mut ongoing, routed): (Ongoing, Result<Routed, Reply>),
 ) -> Response<ResponseBody> {
-    let reply = match respond(served, parts, incoming, &mut ongoing).await {
+    let response = match routed {
+        Ok(routed) => respond(served, parts, incoming, (&mut ongoing, routed)).await,
+        Err(reply) => Err(reply),
+    };
+    let reply = match response {
         Ok((traffic, status, mut headers)) => {
             let timing = ongoing.site().filter(|site| site.server_timing());
             if let Some(value) =
@@ -116,21 +121,48 @@ fn enter(served: &Served, host: &Host, path: &str) -> Result<(Arc<Site>, Option<
     }
 }
 
+/// A request whose tenant is known.
+struct Routed {
+    site: Arc<Site>,
+    /// What the client asked for the host by.
+    authority: String,
+    /// Its place in the tenant's lane, if that runs.
+    under_way: Option<UnderWay>,
+}
+
+/// Finds the tenant of a request, which is the tenant's from now on, even if its client goes at once.
+fn route(
+    served: &Served,
+    parts: &http::request::Parts,
+    ongoing: &mut Ongoing,
+) -> Result<Routed, Reply> {
+    let target = request::target(parts, served.scheme()).map_err(reply::rejected)?;
+    ongoing.record.authority.clone_from(&target.text);
+    let (site, under_way) = enter(served, &target.authority.host, parts.uri.path())?;
+    ongoing.routed(&site);
+    Ok(Routed {
+        site,
+        authority: target.text,
+        under_way,
+    })
+}
+
 /// The exchange with the head of its response, or what the front answers instead.
 async fn respond(
     served: &Served,
     parts: &http::request::Parts,
     incoming: Incoming,
-    ongoing: &mut Ongoing,
+    (ongoing, routed): (&mut Ongoing, Routed),
 ) -> Result<(Traffic, http::StatusCode, http::HeaderMap), Reply> {
-    let target = request::target(parts, served.scheme()).map_err(reply::rejected)?;
-    ongoing.record.authority.clone_from(&target.text);
-    let (site, under_way) = enter(served, &target.authority.host, parts.uri.path())?;
-    ongoing.routed(&site);
+    let Routed {
+        site,
+        authority,
+        under_way,
+    } = routed;
     let under_way = under_way.ok_or(reply::NOT_RUNNING)?;
     let arrival = Arrival {
         scheme: served.scheme(),
-        authority: &target.text,
+        authority: &authority,
         trace: ongoing.record.trace,
     };
     let head = request::head(parts, &arrival, site.limits()).map_err(reply::rejected)?;

@@ -1,5 +1,6 @@
-//! The events of a node, in a bounded ring. A reader that is too slow is told how much it missed.
+//! The events of a node, in a bounded ring, each with a bounded message. A reader that is too slow is told how much it missed.
 
+use crate::problem::cut;
 use crate::view::{End, Event, EventKind};
 use jiff::Timestamp;
 use std::collections::VecDeque;
@@ -52,7 +53,7 @@ impl Events {
             at: Timestamp::now(),
             kind,
             tenant: tenant.map(str::to_owned),
-            message,
+            message: message.map(cut),
             end,
             missed: None,
         });
@@ -102,7 +103,17 @@ impl Events {
 #[cfg(test)]
 mod tests {
     use super::{Events, KEPT};
+    use crate::problem::MESSAGE;
     use crate::view::EventKind;
+
+    #[test]
+    fn no_event_keeps_a_message_that_a_program_makes_long() {
+        let events = Events::default();
+        let long = "ä".repeat(1 << 20);
+        events.publish(EventKind::Refused, Some("a"), Some(long));
+        let kept = events.after(0, 1).remove(0).message;
+        assert!(kept.is_some_and(|kept| kept.ends_with('…') && kept.len() <= MESSAGE + 3));
+    }
 
     #[test]
     fn a_slow_listener_is_told_what_it_missed_and_then_gets_the_rest_in_order() {

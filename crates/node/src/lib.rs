@@ -13,7 +13,7 @@
 //! | concept | file |
 //! |---|---|
 //! | the one owner of all tenants, and how other threads ask it | `supervisor`, `controller` |
-//! | a tenant under supervision: what is wanted, its life | `ward`; when it is started again: `restarts`; how it is killed by name: `killers` |
+//! | a tenant under supervision | `ward`; one life of it: `life`; how that begins: `birth`; when it is started again: `restarts`; how it is killed by name: `killers` |
 //! | changes: of a lease file, of operators | `plan`, `desired` |
 //! | loading programs; whether one changed on disk | `loader`, `source` |
 //! | the control interface: routes, types | `api`, [`view`]; made of the cell's reports: `viewed`; refusals: `problem` |
@@ -24,11 +24,13 @@
 #![forbid(unsafe_code)]
 
 mod api;
+mod birth;
 mod client;
 mod controller;
 mod desired;
 mod events;
 mod killers;
+mod life;
 mod loader;
 mod logs;
 pub mod metrics;

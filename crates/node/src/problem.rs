@@ -16,18 +16,35 @@ pub struct Problem {
     at: Option<(u64, u64)>,
 }
 
+/// The longest message, bytes: it may quote a program or a lease file, which are not the node's.
+pub(crate) const MESSAGE: usize = 4096;
+
+/// Cuts a message to [`MESSAGE`].
+pub(crate) fn cut(mut message: String) -> String {
+    if message.len() > MESSAGE {
+        message.truncate(message.floor_char_boundary(MESSAGE));
+        message.push('…');
+        message.shrink_to_fit();
+    }
+    message
+}
+
 impl Problem {
-    /// Creates a problem of this kind.
+    /// Creates a problem of this kind; a message of more than 4,096 bytes is cut.
     pub fn new(kind: ErrorKind, message: impl Into<String>) -> Self {
         Self {
             kind,
-            message: message.into(),
+            message: cut(message.into()),
             at: None,
         }
     }
 
     pub(crate) fn no_tenant(name: &str) -> Self {
         Self::new(ErrorKind::NotFound, format!("there is no tenant {name:?}"))
+    }
+
+    pub(crate) fn not_running(name: &str) -> Self {
+        Self::new(ErrorKind::Conflict, format!("tenant {name} is not running"))
     }
 
     /// Returns the problem with the name of its tenant.
@@ -69,9 +86,8 @@ impl From<LeaseError> for Problem {
             _ => None,
         };
         Self {
-            kind: ErrorKind::BadLease,
-            message: error.to_string(),
             at,
+            ..Self::new(ErrorKind::BadLease, error.to_string())
         }
     }
 }
@@ -88,8 +104,8 @@ impl From<ProgramError> for Problem {
     }
 }
 
-impl From<StartError> for Problem {
-    fn from(error: StartError) -> Self {
+impl From<&StartError> for Problem {
+    fn from(error: &StartError) -> Self {
         let kind = match error {
             StartError::Surroundings(_) => ErrorKind::BadLease,
             StartError::Program(_) => ErrorKind::BadProgram,

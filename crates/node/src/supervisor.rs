@@ -5,11 +5,15 @@ mod lives;
 mod orders;
 mod reload;
 mod shown;
+mod starts;
+mod succession;
 
+use crate::birth::{Birth, Cause};
 use crate::controller::{Controller, Request, Requests};
 use crate::desired::{Change, Keeper};
 use crate::events::Events;
 use crate::killers::Killers;
+use crate::life::{Life, Phase};
 use crate::loader::{Loaded, Loader};
 use crate::logs::Logs;
 use crate::metrics;
@@ -19,7 +23,7 @@ use crate::restarts::Restarts;
 use crate::source::Source;
 use crate::trace::Exporter;
 use crate::view::{self, Desired, End, EndBound, ErrorKind, EventKind};
-use crate::ward::{Beside, Life, Phase, Ward};
+use crate::ward::Ward;
 use jiff::Timestamp;
 use leasehold_cell::{Cell, Program, StartError, Surroundings};
 use leasehold_exchange::Intake;
@@ -31,6 +35,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::RecvTimeoutError;
 use std::time::{Duration, Instant};
+use succession::Succession;
 use tokio::sync::oneshot;
 
 /// Ends that are kept.
@@ -39,6 +44,8 @@ const ENDS: usize = 100;
 const GRACE: Duration = Duration::from_secs(10);
 /// Lease files that wait to be parsed, of megabytes at the most.
 const PARSED: usize = 8;
+/// The interval between two looks at lives that are being begun.
+const BIRTHS: Duration = Duration::from_millis(1);
 /// The most tenants of a cell.
 const TENANTS: usize = 1024;
 
@@ -160,6 +167,9 @@ pub struct First {
     pub is_stopped: bool,
 }
 
+/// What is told once it is known.
+pub(crate) type Told<T> = oneshot::Receiver<Result<T, Problem>>;
+
 /// Why the tenants were not started.
 #[derive(Debug)]
 pub struct StartFailure {
@@ -186,6 +196,10 @@ pub struct Supervisor {
     lives_over: u64,
     /// Lives that were begun for a change that was refused, while they end.
     discarded: Vec<Life>,
+    /// Such lives before they have begun.
+    unborn: Vec<Birth>,
+    /// The tenants of a change, while they are started.
+    succession: Option<Succession>,
     started_at: Timestamp,
     schedulable: bool,
     utilization: f64,
@@ -234,6 +248,8 @@ impl Supervisor {
             reloads: metrics::Reloads::default(),
             lives_over: 0,
             discarded: Vec::new(),
+            unborn: Vec::new(),
+            succession: None,
             started_at: Timestamp::now(),
             schedulable: true,
             utilization: 0.0,
@@ -247,13 +263,17 @@ impl Supervisor {
         })
     }
 
-    /// Starts these tenants with their programs and sites, in order, or returns why one of them is not.
-    /// Those that answer requests wait for the first, the others for [`Supervisor::go`].
+    /// Starts these tenants with their programs and sites, begun in their order, and waits for all, or returns why one of
+    /// them is not started. Those that answer requests wait for the first, the others for [`Supervisor::go`].
     ///
     /// # Errors
     /// When a tenant is not started.
     pub fn start(&mut self, tenants: Vec<First>, admitted: &Admitted) -> Result<(), StartFailure> {
         self.admitted(admitted);
+        let refused = |ward: &Ward, error| StartFailure {
+            tenant: ward.name().to_owned(),
+            error,
+        };
         for (first, bound) in tenants.into_iter().zip(&admitted.bounds) {
             let First {
                 spec,
@@ -265,21 +285,24 @@ impl Supervisor {
             } = first;
             let mut ward = Ward::new(spec, *bound, Loaded { program, source }, site);
             ward.table = table;
-            if is_stopped {
-                ward.desired = Desired::Stopped;
-                self.wards.push(ward);
-                continue;
+            match is_stopped {
+                true => ward.desired = Desired::Stopped,
+                false => {
+                    let begun = self.begin(&ward, intake(&ward.spec), Cause::Order);
+                    ward.birth = Some(begun.map_err(|error| refused(&ward, error))?);
+                }
             }
-            let started = self.begin(&ward, intake(&ward.spec), Beside::None);
-            let life = started.map_err(|error| StartFailure {
-                tenant: ward.name().to_owned(),
-                error,
-            })?;
+            self.wards.push(ward);
+        }
+        for ward in &mut self.wards {
+            let Some(birth) = ward.birth.take() else {
+                continue;
+            };
+            let life = birth.wait().map_err(|error| refused(ward, error))?;
             if let Some(site) = &ward.site {
                 site.set_lane(life.lane.clone());
             }
             ward.life = Some(life);
-            self.wards.push(ward);
         }
         Ok(())
     }
@@ -303,7 +326,10 @@ impl Supervisor {
     pub fn turn(&mut self, patience: Duration) {
         let until = Instant::now() + patience;
         loop {
-            let left = until.saturating_duration_since(Instant::now());
+            let mut left = until.saturating_duration_since(Instant::now());
+            if self.is_starting() {
+                left = left.min(BIRTHS);
+            }
             match self.waiting.0.recv_timeout(left) {
                 Ok(request) => request(self),
                 Err(RecvTimeoutError::Timeout) => break,
@@ -356,14 +382,10 @@ impl Supervisor {
     /// Kills all tenants, and waits for at most `patience` until they have ended.
     pub fn end(&mut self, patience: Duration) {
         self.drain();
-        for ward in &mut self.wards {
-            ward.life
-                .iter_mut()
-                .chain(&mut ward.leaving)
-                .for_each(Life::kill);
-        }
+        self.wards.iter_mut().for_each(Ward::kill);
+        self.succession.iter_mut().for_each(Succession::kill);
         let until = Instant::now() + patience;
-        let is_gone = |it: &Self| it.wards.iter().all(Ward::is_gone) && it.discarded.is_empty();
+        let is_gone = |it: &Self| it.wards.iter().all(Ward::is_gone) && !it.is_discarding();
         while !is_gone(self) && Instant::now() < until {
             self.turn(Duration::from_millis(5));
         }
@@ -379,19 +401,16 @@ impl Supervisor {
     }
 
     /// Kills a tenant and keeps it known; its end is sent once it is over. Idempotent.
-    pub(crate) fn kill(&mut self, name: &str) -> Result<oneshot::Receiver<End>, Problem> {
+    pub(crate) fn kill(&mut self, name: &str) -> Result<Told<End>, Problem> {
         let at = self.at(name)?;
         self.is_operated = true;
         self.orders.give(name, Order::Stop);
         let ward = &mut self.wards[at];
         ward.desired = Desired::Stopped;
         stop(ward);
-        ward.life
-            .iter_mut()
-            .chain(&mut ward.leaving)
-            .for_each(Life::kill);
+        ward.kill();
         let end = match ward.is_gone() {
-            true => next_end(ward),
+            true => ward.next_end(),
             false => {
                 let (sender, receiver) = oneshot::channel();
                 ward.killing.push(sender);
@@ -403,9 +422,9 @@ impl Supervisor {
     }
 
     /// Sends the end of a tenant: the last one if it is not running, or the next.
-    pub(crate) fn wait(&mut self, name: &str) -> Result<oneshot::Receiver<End>, Problem> {
+    pub(crate) fn wait(&mut self, name: &str) -> Result<Told<End>, Problem> {
         let at = self.at(name)?;
-        next_end(&mut self.wards[at])
+        self.wards[at].next_end()
     }
 
     /// Takes requests away from a tenant, and ends it when those under way are over, or after `grace`.
@@ -420,6 +439,8 @@ impl Supervisor {
         let ward = &mut self.wards[at];
         ward.desired = Desired::Stopped;
         stop(ward);
+        // Nothing is under way yet.
+        ward.birth.iter_mut().for_each(Birth::kill);
         if let Some(life) = &mut ward.life
             && life.phase == Phase::Running
         {
@@ -432,26 +453,29 @@ impl Supervisor {
         Ok(self.wards[at].view())
     }
 
-    /// Starts a tenant that was stopped or has ended. Idempotent.
-    pub(crate) fn start_again(&mut self, name: &str) -> Result<view::Tenant, Problem> {
+    /// Starts a tenant that was stopped or has ended, and tells when it is. Idempotent.
+    pub(crate) fn start_again(&mut self, name: &str) -> Result<Told<view::Tenant>, Problem> {
         self.may_change()?;
         let at = self.at(name)?;
         self.is_operated = true;
         self.orders.withdraw(name);
         let ward = &mut self.wards[at];
         ward.desired = Desired::Running;
-        if ward
-            .life
-            .as_ref()
-            .is_some_and(|life| life.phase == Phase::Running)
-        {
-            return Ok(ward.view());
+        let is_running = |life: &Life| life.phase == Phase::Running;
+        let is_coming = |birth: &Birth| !birth.is_killed();
+        let (sender, begun) = oneshot::channel();
+        ward.begun.push(sender);
+        if ward.life.as_ref().is_some_and(is_running) {
+            ward.tell_begun(Ok(()));
+        } else if !ward.birth.as_ref().is_some_and(is_coming) {
+            ward.restarts = Restarts::default().after(&ward.restarts);
+            ward.leaving.extend(ward.life.take());
+            if let Err(error) = self.start_anew(at, Cause::Order) {
+                self.wards[at].tell_begun(Err((&error).into()));
+            }
         }
-        ward.restarts = Restarts::default().after(&ward.restarts);
-        ward.leaving.extend(ward.life.take());
         self.keep();
-        self.start_anew(at)?;
-        Ok(self.wards[at].view())
+        Ok(begun)
     }
 
     /// Kills a tenant and forgets it; returns whether there was one.
@@ -466,10 +490,7 @@ impl Supervisor {
         self.set_routes();
         let ward = &mut self.wards[at];
         stop(ward);
-        ward.life
-            .iter_mut()
-            .chain(&mut ward.leaving)
-            .for_each(Life::kill);
+        ward.kill();
         if let Some(keeper) = &mut self.parts.keeper {
             keeper.deleted(name);
         }
@@ -645,21 +666,4 @@ fn stop(ward: &mut Ward) {
     if let Some(site) = &ward.site {
         site.set_lane(None);
     }
-}
-
-/// Returns a receiver of the next end of a tenant, or of the last if it is not running.
-fn next_end(ward: &mut Ward) -> Result<oneshot::Receiver<End>, Problem> {
-    let (sender, receiver) = oneshot::channel();
-    match (ward.is_gone(), &ward.last_end) {
-        (false, _) => ward.waiting.push(sender),
-        (true, Some(end)) => {
-            let _ = sender.send(end.clone());
-        }
-        (true, None) => return Err(not_running(ward.name())),
-    }
-    Ok(receiver)
-}
-
-fn not_running(name: &str) -> Problem {
-    Problem::new(ErrorKind::Conflict, format!("tenant {name} is not running"))
 }

@@ -283,6 +283,17 @@ pub struct EndBound {
     pub returned_ns: Option<u64>,
 }
 
+impl EndBound {
+    /// Returns what bounds an end that had the tenants of both bounds beside it.
+    pub(crate) fn or_longer(self, other: Self) -> Self {
+        let both = self.returned_ns.zip(other.returned_ns);
+        Self {
+            effect_ns: self.effect_ns.max(other.effect_ns),
+            returned_ns: both.map(|(one, other)| one.max(other)),
+        }
+    }
+}
+
 /// How a tenant answers requests, and how they went.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Http {

@@ -1,95 +1,22 @@
 //! A tenant under supervision: what is wanted of it, its life, and how it ended.
 
-use crate::killers::Killable;
+use crate::birth::Birth;
+use crate::life::{Life, Phase};
 use crate::loader::Loaded;
+use crate::problem::Problem;
 use crate::restarts::Restarts;
 use crate::source::Source;
 use crate::view::{Desired, End, EndBound, State};
 use crate::{view, viewed};
 use jiff::Timestamp;
 use leasehold_cell::memory::MemoryUse;
-use leasehold_cell::{DiskUse, Ended, Processor, Program, Statement, TenantHandle};
-use leasehold_exchange::{Intake, Lane, Outbox};
+use leasehold_cell::{DiskUse, Ended, Processor, Program, Statement};
+use leasehold_exchange::Intake;
 use leasehold_front::Site;
 use leasehold_lease::TenantSpec;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
-
-/// One life of a tenant, from its start to its end.
-pub(crate) struct Life {
-    pub(crate) handle: TenantHandle,
-    /// The lane of its requests, if it answers any.
-    pub(crate) lane: Option<Arc<Lane>>,
-    /// What it sends to other hosts, if its lease allows that.
-    pub(crate) outbox: Option<Arc<Outbox>>,
-    pub(crate) spec: Arc<TenantSpec>,
-    pub(crate) bound: EndBound,
-    pub(crate) phase: Phase,
-    /// Among those that are killed by name.
-    pub(crate) _killable: Killable,
-    /// Until when no message is written on failed requests.
-    pub(crate) silent_until: Option<Instant>,
-}
-
-/// What a life that begins has beside it.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Beside {
-    None,
-    /// Perhaps an earlier life, whose place it is to take.
-    Earlier,
-}
-
-/// The interval between two lines about failed requests of a tenant.
-const SILENCE: Duration = Duration::from_secs(1);
-
-/// How far a life is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Phase {
-    Running,
-    /// The tenant gets no further request, and is killed when those under way are over, or at this instant.
-    Draining(Instant),
-    Killed,
-}
-
-impl Life {
-    pub(crate) fn kill(&mut self) {
-        if self.phase != Phase::Killed {
-            self.handle.kill();
-            self.phase = Phase::Killed;
-        }
-    }
-
-    /// Returns a message on the requests that failed with the guest since the last such message.
-    pub(crate) fn failed_requests(&self) -> Option<String> {
-        let failed = self.lane.as_ref()?.take_failed()?;
-        let requests = match failed.exchanges {
-            0 | 1 => "a request".to_owned(),
-            more => format!("one of {more} requests"),
-        };
-        Some(format!("{requests} failed: {}", failed.reason))
-    }
-
-    /// Returns the same message, at most once in [`SILENCE`].
-    pub(crate) fn failed_requests_at(&mut self, now: Instant) -> Option<String> {
-        if self.silent_until.is_some_and(|until| now < until) {
-            return None;
-        }
-        let said = self.failed_requests()?;
-        self.silent_until = Some(now + SILENCE);
-        Some(said)
-    }
-
-    /// Kills it if it drains and nothing is under way any more.
-    pub(crate) fn drain(&mut self, now: Instant) {
-        if let Phase::Draining(until) = self.phase {
-            let idle = self.lane.as_ref().is_none_or(|lane| lane.under_way() == 0);
-            if idle || now >= until {
-                self.kill();
-            }
-        }
-    }
-}
 
 /// What was last seen of a tenant that runs.
 #[derive(Default)]
@@ -111,6 +38,10 @@ pub struct Ward {
     pub(crate) source: Source,
     pub(crate) site: Option<Arc<Site>>,
     pub(crate) life: Option<Life>,
+    /// A life that is being begun; there is no other one but those that are leaving.
+    pub(crate) birth: Option<Birth>,
+    /// Receive what became of that.
+    pub(crate) begun: Vec<oneshot::Sender<Result<view::Tenant, Problem>>>,
     /// Earlier lives that are not over.
     pub(crate) leaving: Vec<Life>,
     /// A new life begins, with this end of a lane if it answers requests, when no earlier one is there.
@@ -124,9 +55,9 @@ pub struct Ward {
     pub(crate) ended: Option<Ended>,
     pub(crate) last_end: Option<End>,
     /// Receive the end of the lives that were killed, even if another has taken their place.
-    pub(crate) killing: Vec<oneshot::Sender<End>>,
+    pub(crate) killing: Vec<oneshot::Sender<Result<End, Problem>>>,
     /// Receive the next end.
-    pub(crate) waiting: Vec<oneshot::Sender<End>>,
+    pub(crate) waiting: Vec<oneshot::Sender<Result<End, Problem>>>,
     pub(crate) seen: Seen,
     /// Whether the tenant is forgotten when its lives are over.
     pub(crate) is_deleted: bool,
@@ -150,6 +81,8 @@ impl Ward {
             source,
             site,
             life: None,
+            birth: None,
+            begun: Vec::new(),
             leaving: Vec::new(),
             pending: None,
             refused_at: None,
@@ -210,19 +143,80 @@ impl Ward {
 
     /// Whether it has ended and will not be started again.
     pub fn is_over(&self) -> bool {
-        let is_gone = self.life.is_none() && self.leaving.is_empty() && self.pending.is_none();
-        is_gone && !self.restarts.is_due_later()
+        self.is_gone() && self.pending.is_none() && !self.restarts.is_due_later()
     }
 
     /// Whether a life that was killed is not over.
     pub(crate) fn is_ending(&self) -> bool {
         let mut lives = self.life.iter().chain(&self.leaving);
-        lives.any(|life| life.phase == Phase::Killed)
+        let is_unborn = self.birth.as_ref().is_some_and(Birth::is_killed);
+        is_unborn || lives.any(|life| life.phase == Phase::Killed)
     }
 
-    /// Whether nothing of it is there, or is going to be.
+    /// Whether nothing of it is there.
     pub(crate) fn is_gone(&self) -> bool {
-        self.life.is_none() && self.leaving.is_empty()
+        self.life.is_none() && self.birth.is_none() && self.leaving.is_empty()
+    }
+
+    /// States how long its end takes at most beside the tenants that are there now. An end that is under way has had
+    /// others beside it, too.
+    pub(crate) fn set_bound(&mut self, bound: EndBound) {
+        self.bound = bound;
+        // An earlier life has perhaps another lease.
+        let lives = self.life.iter_mut();
+        for life in lives.filter(|life| life.spec.lease == self.spec.lease) {
+            life.bound = match life.phase {
+                Phase::Killed => life.bound.or_longer(bound),
+                Phase::Running | Phase::Draining(_) => bound,
+            };
+        }
+    }
+
+    /// Kills all of its lives.
+    pub(crate) fn kill(&mut self) {
+        self.birth.iter_mut().for_each(Birth::kill);
+        let lives = self.life.iter_mut().chain(&mut self.leaving);
+        lives.for_each(Life::kill);
+    }
+
+    /// Returns a receiver of its next end, or of the last one if nothing of it is there.
+    ///
+    /// # Errors
+    /// When nothing is, or was.
+    pub(crate) fn next_end(&mut self) -> Result<oneshot::Receiver<Result<End, Problem>>, Problem> {
+        let (sender, receiver) = oneshot::channel();
+        match self.is_gone() {
+            false => self.waiting.push(sender),
+            true => {
+                let _ = sender.send(Ok(self.end()?));
+            }
+        }
+        Ok(receiver)
+    }
+
+    /// Tells its end to those that wait for it, if it has come.
+    pub(crate) fn tell_end(&mut self) {
+        let end = self.end();
+        if !self.is_ending() {
+            let killing = std::mem::take(&mut self.killing);
+            tell(killing, &end);
+        }
+        if self.is_gone() {
+            let waiting = std::mem::take(&mut self.waiting);
+            tell(waiting, &end);
+        }
+    }
+
+    /// Tells what became of a life to those that wait for its beginning.
+    pub(crate) fn tell_begun(&mut self, begun: Result<(), Problem>) {
+        let begun = begun.map(|()| self.view());
+        tell(std::mem::take(&mut self.begun), &begun);
+    }
+
+    fn end(&self) -> Result<End, Problem> {
+        self.last_end
+            .clone()
+            .ok_or_else(|| Problem::not_running(self.name()))
     }
 
     pub(crate) fn name(&self) -> &str {
@@ -237,7 +231,7 @@ impl Ward {
                 (Phase::Running, Some(processor)) => viewed::state(processor.state),
                 (Phase::Running, None) => State::Starting,
             },
-            None if self.pending.is_some() => State::Starting,
+            None if self.birth.is_some() || self.pending.is_some() => State::Starting,
             None if self.restarts.is_due_later() => State::Restarting,
             None if self.leaving.is_empty() => State::Ended,
             None => State::Ending,
@@ -294,5 +288,12 @@ impl Ward {
             outcomes: viewed::outcomes(site),
             latency: viewed::latency(site.latency()),
         })
+    }
+}
+
+/// Sends the same to all that wait for it; some may have gone.
+fn tell<T: Clone>(waiting: Vec<oneshot::Sender<T>>, told: &T) {
+    for sender in waiting {
+        let _ = sender.send(told.clone());
     }
 }

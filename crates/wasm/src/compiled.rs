@@ -358,7 +358,7 @@ fn to_binary(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ProgramError> {
     }
     wat::parse_str(text)
         .map(Into::into)
-        .map_err(|error| ProgramError::Text(error.to_string()))
+        .map_err(|error| ProgramError::of_text(&error.to_string()))
 }
 
 fn check_imports(component: bool, imports: &[String]) -> Result<(), ProgramError> {

@@ -142,7 +142,21 @@ pub enum ProgramError {
     Threads(io::Error),
 }
 
+/// The longest line, and the most lines, of a message that quotes a program's text, bytes.
+const LINE: usize = 200;
+const LINES: usize = 8;
+
 impl ProgramError {
+    /// The parser's message, which quotes lines of the text, each cut: a program can be one line.
+    pub(crate) fn of_text(message: &str) -> Self {
+        let cut = |line: &str| match line.len() {
+            0..=LINE => line.to_owned(),
+            _ => format!("{}…", &line[..line.floor_char_boundary(LINE)]),
+        };
+        let lines: Vec<String> = message.lines().take(LINES).map(cut).collect();
+        Self::Text(lines.join("\n"))
+    }
+
     pub(crate) fn unreadable(path: &Path, error: RegularFileError) -> Self {
         match error {
             RegularFileError::Length { found, .. } => Self::TooLarge { found },

@@ -122,7 +122,7 @@ async fn kill(
     Path(name): Path<String>,
     Query(Kill { wait }): Query<Kill>,
 ) -> Result<Response, Problem> {
-    // The supervisor, which may be busy with a start, then learns of it, and tells the end.
+    // The supervisor, which may be busy, then learns of it, and tells the end.
     api.controller.killers().kill(&name);
     let end = api
         .controller
@@ -131,7 +131,7 @@ async fn kill(
     api.saved().await?;
     match wait {
         Some(false) => Ok(StatusCode::ACCEPTED.into_response()),
-        _ => Ok(Json(Controller::answer(end, LONG).await?).into_response()),
+        _ => Ok(Json(Controller::answer(end, LONG).await??).into_response()),
     }
 }
 
@@ -139,12 +139,12 @@ async fn kill(
 #[utoipa::path(post, path = "/v1/tenants/{name}/start", params(("name" = String, Path)),
     responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn start(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Tenant>, Problem> {
-    let tenant = api
+    let begun = api
         .controller
         .ask(move |supervisor| supervisor.start_again(&name))
         .await??;
     api.saved().await?;
-    Ok(Json(tenant))
+    Ok(Json(Controller::answer(begun, LONG).await??))
 }
 
 /// Loads a tenant's program again, and starts a new one in its place. No request is lost.
@@ -206,7 +206,7 @@ async fn wait(
         .ask(move |supervisor| supervisor.wait(&name))
         .await??;
     match tokio::time::timeout(patience, end).await {
-        Ok(Ok(end)) => Ok(Json(end).into_response()),
+        Ok(Ok(end)) => Ok(Json(end?).into_response()),
         Ok(Err(_)) => Err(Problem::new(ErrorKind::Ending, "the node is ending")),
         Err(_) => Ok(StatusCode::ACCEPTED.into_response()),
     }

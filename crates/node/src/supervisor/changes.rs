@@ -1,20 +1,15 @@
 //! Changes of the tenants: one after the other, prepared on the thread that loads programs.
 
 use super::orders::{Asked, Order};
-use super::{Admission, Admitted, GRACE, Supervisor, TENANTS, intake};
+use super::succession::{Successor, Unstarted};
+use super::{Admission, Admitted, Supervisor, TENANTS};
 use crate::controller::Request;
 use crate::desired::shared_route;
 use crate::loader::{Loaded, Prepared, prepare};
 use crate::problem::Problem;
-use crate::restarts::Restarts;
-use crate::view::{self, Desired, EndBound, ErrorKind, EventKind};
-use crate::ward::{Beside, Life, Phase, Ward};
-use leasehold_cell::{Cell, StartError};
-use leasehold_exchange::Lane;
-use leasehold_front::Site;
+use crate::view::{self, Desired, ErrorKind, EventKind};
+use leasehold_cell::Cell;
 use leasehold_lease::TenantSpec;
-use std::sync::Arc;
-use std::time::Instant;
 
 /// Changes that wait for the one before.
 const CHANGES: usize = 64;
@@ -95,18 +90,35 @@ impl Supervisor {
                 let prepared = prepare(cell, admission, &all, std::slice::from_ref(&spec));
                 Box::new(move |supervisor: &mut Supervisor| {
                     let name = spec.name.clone();
-                    let result = prepared.and_then(|prepared| {
-                        let desired = supervisor.desired_since(asked, &name)?;
-                        supervisor.installed((spec, table, desired), &all, prepared, kind)
+                    let begun = prepared.and_then(|Prepared { admitted, programs }| {
+                        let successor =
+                            supervisor.install_begun(spec, asked, &admitted, programs)?;
+                        Ok((successor, admitted))
                     });
-                    if let Err(problem) = &result {
-                        let message = Some(problem.message.clone());
-                        let events = &supervisor.parts.events;
-                        events.publish(EventKind::Refused, Some(&name), message);
+                    let installed =
+                        move |supervisor: &mut Supervisor, result: Result<_, Problem>| {
+                            if let Err(problem) = &result {
+                                let message = Some(problem.message.clone());
+                                let events = &supervisor.parts.events;
+                                events.publish(EventKind::Refused, Some(&name), message);
+                            }
+                            supervisor.keep();
+                            told(result);
+                            supervisor.changed();
+                        };
+                    match begun {
+                        Err(problem) => installed(supervisor, Err(problem)),
+                        Ok((mut successor, admitted)) => {
+                            successor.set_table(table);
+                            supervisor.after_starts(vec![successor], move |supervisor, started| {
+                                let result = supervisor.installed(started, (asked, kind));
+                                if result.is_ok() {
+                                    supervisor.admit(&all, &admitted);
+                                }
+                                installed(supervisor, result);
+                            });
+                        }
                     }
-                    supervisor.keep();
-                    told(result);
-                    supervisor.changed();
                 })
             },
         ));
@@ -131,29 +143,49 @@ impl Supervisor {
         }
     }
 
-    fn installed(
-        &mut self,
-        (spec, table, desired): (TenantSpec, Option<String>, Desired),
-        all: &[TenantSpec],
-        prepared: Prepared,
-        kind: EventKind,
-    ) -> Result<(view::Tenant, bool), Problem> {
+    fn install_begun(
+        &self,
+        spec: TenantSpec,
+        asked: Asked,
+        admitted: &Admitted,
+        programs: Vec<Loaded>,
+    ) -> Result<Successor, Problem> {
         self.may_change()?;
-        let Prepared { admitted, programs } = prepared;
+        let desired = self.desired_since(asked, &spec.name)?;
         let Some(loaded) = programs.into_iter().next() else {
             return Err(Problem::new(ErrorKind::Internal, "no program was loaded"));
         };
-        let name = spec.name.clone();
         let bound = admitted.bounds.last().copied();
         let bound = bound.ok_or_else(|| Problem::new(ErrorKind::Internal, "no bound was found"))?;
+        Ok(self.successor(spec, bound, loaded, desired))
+    }
+
+    /// Lets a tenant take its place, if nothing speaks against it now; returns whether it is new, too.
+    fn installed(
+        &mut self,
+        started: Result<Vec<Successor>, Unstarted>,
+        (asked, kind): (Asked, EventKind),
+    ) -> Result<(view::Tenant, bool), Problem> {
+        let started = started.map_err(|unstarted| unstarted.problem)?;
+        let [successor] = <[Successor; 1]>::try_from(started).map_err(|started| {
+            self.discard(started);
+            Problem::new(ErrorKind::Internal, "more than one tenant was started")
+        })?;
+        let name = successor.name().to_owned();
         let is_new = !self.wards.iter().any(|ward| ward.name() == name);
-        let mut next = self.next(spec, bound, loaded, desired)?;
-        if let (true, Some(refused)) = (is_new, next.waits.take()) {
-            return Err(refused.into());
-        }
-        next.ward.table = table;
-        self.succeed(vec![next], &[]);
-        self.admit(all, &admitted);
+        let refused = match (is_new, successor.waits()) {
+            (true, Some(refused)) => Err(refused),
+            _ => self.may_change(),
+        };
+        let desired = refused.and_then(|()| self.desired_since(asked, &name));
+        let desired = match desired {
+            Ok(desired) => desired,
+            Err(problem) => {
+                self.discard(vec![successor]);
+                return Err(problem);
+            }
+        };
+        self.succeed(vec![successor.settle(desired)], &[]);
         self.parts.events.publish(kind, Some(&name), None);
         let at = self.at(&name)?;
         if self.wards[at].life.is_some() {
@@ -164,180 +196,39 @@ impl Supervisor {
         Ok((self.wards[at].view(), is_new))
     }
 
-    /// Begins a new life of a tenant beside the present one, if both can be there at once, and if it is to
-    /// run. Nothing else changes: [`Supervisor::succeed`] lets it take the place.
-    pub(super) fn next(
-        &self,
-        spec: TenantSpec,
-        bound: EndBound,
-        loaded: Loaded,
-        desired: Desired,
-    ) -> Result<Next, Problem> {
-        let before = self.wards.iter().find(|ward| ward.name() == spec.name);
-        let site = spec.http.as_ref().map(|http| {
-            let before = before.and_then(|ward| ward.site.as_ref());
-            let cpu = spec.lease.cpu.as_ref();
-            before.map_or_else(
-                || Site::new(&spec.name, http, cpu),
-                |site| site.changed(http, cpu),
-            )
-        });
-        // Requests that wait for a life which has not begun wait for this one.
-        let kept = before.and_then(|ward| ward.pending.clone().flatten());
-        let intake = intake(&spec).map(|intake| kept.unwrap_or(intake));
-        let lane = intake.as_ref().map(|intake| intake.lane().clone());
-        let mut ward = Ward::new(spec, bound, loaded, site);
-        if let Some(before) = before {
-            ward.disk_use = before.disk_use.clone();
-        }
-        // Two programs that answer no requests would do the same work twice.
-        let has_place = before.is_none_or(|ward| ward.life.is_none()) || ward.site.is_some();
-        if desired == Desired::Stopped || !has_place {
-            // Whether it can be started at all is found out now.
-            let rehearsed = match self.begin(&ward, self::intake(&ward.spec), Beside::Earlier) {
-                Ok(mut life) => {
-                    life.kill();
-                    Some(life)
-                }
-                Err(error) if waits_for_room(&error) => None,
-                Err(error) => return Err(error.into()),
-            };
-            let mut waits = None;
-            if desired == Desired::Stopped {
-                ward.desired = desired;
-            } else {
-                ward.pending = Some(intake);
-                ward.refused_at = Some(self.lives_over);
-                waits = Some(StartError::Full("the earlier one is there".to_owned()));
-            }
-            let lane = lane.filter(|_| desired != Desired::Stopped);
-            return Ok(Next {
-                ward,
-                lane,
-                waits,
-                rehearsed,
-            });
-        }
-        let begun = self.begin(&ward, intake.clone(), Beside::Earlier);
-        let waits = match begun {
-            Ok(life) => {
-                ward.life = Some(life);
-                None
-            }
-            Err(error) if waits_for_room(&error) => {
-                ward.pending = Some(intake);
-                ward.refused_at = Some(self.lives_over);
-                Some(error)
-            }
-            Err(error) => return Err(error.into()),
-        };
-        Ok(Next {
-            ward,
-            lane,
-            waits,
-            rehearsed: None,
-        })
-    }
-
-    /// Lets these tenants take their places, and forgets the `removed` ones, in one change of the routes.
-    /// Requests wait for a tenant that waits for the end of others.
-    pub(super) fn succeed(&mut self, all: Vec<Next>, removed: &[String]) {
-        let mut places = Vec::new();
-        let mut sites = Vec::new();
-        for next in all {
-            let Next { mut ward, lane, .. } = next;
-            self.discarded.extend(next.rehearsed);
-            if let Some(site) = &ward.site {
-                site.set_lane(lane);
-            } else if let Some(life) = &ward.life {
-                life.handle.go();
-            }
-            let before = self
-                .wards
-                .iter()
-                .position(|before| before.name() == ward.name());
-            let Some(at) = before else {
-                self.wards.push(ward);
-                continue;
-            };
-            let before = &mut self.wards[at];
-            ward.restarts = Restarts::default().after(&before.restarts);
-            ward.last_end = before.last_end.take();
-            ward.killing = std::mem::take(&mut before.killing);
-            ward.waiting = std::mem::take(&mut before.waiting);
-            ward.leaving = std::mem::take(&mut before.leaving);
-            ward.leaving.extend(before.life.take());
-            if ward.life.is_none() {
-                ward.ended = before.ended.take();
-            }
-            sites.extend(before.site.take());
-            self.wards[at] = ward;
-            places.push(at);
-        }
-        for name in removed {
-            let Ok(at) = self.at(name) else { continue };
-            let ward = &mut self.wards[at];
-            ward.is_deleted = true;
-            ward.desired = Desired::Stopped;
-            ward.pending = None;
-            ward.restarts = Restarts::default().after(&ward.restarts);
-            ward.leaving.extend(ward.life.take());
-            sites.extend(ward.site.take());
-            places.push(at);
-        }
-        self.set_routes();
-        // A request that has lost its route finds the new one.
-        for site in sites {
-            site.set_lane(None);
-        }
-        let until = Instant::now() + GRACE;
-        for at in places {
-            for life in &mut self.wards[at].leaving {
-                match (&life.lane, life.phase) {
-                    (Some(_), Phase::Running) => life.phase = Phase::Draining(until),
-                    (None, _) => life.kill(),
-                    (Some(_), _) => {}
-                }
-            }
-        }
-    }
-
-    /// Ends lives that were begun and are not to take their places.
-    pub(super) fn discard(&mut self, begun: Vec<Next>) {
-        for next in begun {
-            for mut life in next.ward.life.into_iter().chain(next.rehearsed) {
-                life.kill();
-                self.discarded.push(life);
-            }
-        }
-    }
-
     /// Takes over the result of the admission of these tenants.
     pub(super) fn admit(&mut self, all: &[TenantSpec], admitted: &Admitted) {
         self.admitted(admitted);
         for (spec, bound) in all.iter().zip(&admitted.bounds) {
             let ward = self.wards.iter_mut().find(|ward| ward.name() == spec.name);
             if let Some(ward) = ward {
-                ward.bound = *bound;
+                ward.set_bound(*bound);
             }
         }
     }
-}
 
-/// A tenant whose place another tenant still has.
-pub(super) struct Next {
-    ward: Ward,
-    lane: Option<Arc<Lane>>,
-    /// Why its life has not begun, if that waits for the end of others.
-    pub(super) waits: Option<StartError>,
-    /// A life that was begun to see whether it can be, and is ending.
-    rehearsed: Option<Life>,
-}
-
-/// Whether another tenant's end can make the start possible.
-const fn waits_for_room(error: &StartError) -> bool {
-    matches!(
-        error,
-        StartError::Processor(_) | StartError::Memory(_) | StartError::Full(_)
-    )
+    /// Tests those that are left when a tenant has gone: their ends take less time now.
+    pub(super) fn admit_the_rest(&mut self) {
+        self.change(|supervisor| {
+            let left = supervisor.wards.iter().filter(|ward| !ward.is_deleted);
+            let all: Vec<TenantSpec> = left.map(|ward| (*ward.spec).clone()).collect();
+            let put = supervisor.loader.put(Box::new(
+                move |cell: &Cell, admission: &dyn Admission| -> Request {
+                    cell.reconsider_ends();
+                    let admitted = admission.test(&all);
+                    Box::new(move |supervisor: &mut Supervisor| {
+                        match admitted {
+                            Ok(admitted) => supervisor.admit(&all, &admitted),
+                            Err(problem) => tracing::warn!("{problem}"),
+                        }
+                        supervisor.changed();
+                    })
+                },
+            ));
+            if let Err(problem) = put {
+                tracing::error!("{problem}");
+                supervisor.changed();
+            }
+        });
+    }
 }

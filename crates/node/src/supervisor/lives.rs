@@ -1,114 +1,22 @@
-//! The lives of tenants: their starts, their ends, and their restarts.
+//! The lives of tenants: what is looked after while they last, and their ends.
 
-use super::{ENDS, Supervisor, intake};
+use super::{ENDS, Supervisor};
+use crate::life::Life;
 use crate::view::{Desired, EventKind};
 use crate::viewed;
-use crate::ward::{Beside, Life, Phase, Seen, Ward};
+use crate::ward::Seen;
 use jiff::Timestamp;
-use leasehold_cell::{Ended, Exit, Fresh, Serving, StartError, StartRequest, Surroundings};
-use leasehold_exchange::Intake;
+use leasehold_cell::{Ended, Exit};
 use leasehold_lease::Restart;
 use std::time::{Duration, Instant};
 
-/// How long a start may take, in the tenant's own time: the supervisor waits for it.
-const PATIENCE: Duration = Duration::from_secs(30);
-
 impl Supervisor {
-    /// Begins a life, and waits until the tenant is started: in its own time. A kill ends that, unless the life is to be
-    /// `beside` another one, of which a kill that comes meanwhile is.
-    pub(super) fn begin(
-        &self,
-        ward: &Ward,
-        intake: Option<Intake>,
-        beside: Beside,
-    ) -> Result<Life, StartError> {
-        let spec = &ward.spec;
-        let (stdout, stderr) = self.parts.logs.of(&spec.name).outputs();
-        let surroundings = Surroundings {
-            stdout,
-            stderr,
-            disk_use: ward.disk_use.clone(),
-            ..(self.parts.surroundings)(spec)
-        };
-        let outbox = surroundings.outgoing.as_ref();
-        let outbox = outbox.map(|outlet| outlet.outbox().clone());
-        let request = StartRequest {
-            program: ward.program.clone(),
-            lease: spec.lease,
-            surroundings,
-        };
-        let pending = match (&intake, &spec.http) {
-            (Some(intake), Some(http)) => {
-                let serving = Serving {
-                    concurrency: http.concurrency,
-                    reuse: http.reuse,
-                    fresh: match http.fresh {
-                        leasehold_lease::Fresh::Instance => Fresh::Instance,
-                        leasehold_lease::Fresh::Tenant => Fresh::Tenant,
-                    },
-                    timeout: http.timeout.into(),
-                };
-                self.parts
-                    .cell
-                    .begin_serving(request, intake.clone(), serving)?
-            }
-            _ => self.parts.cell.begin_held(request)?,
-        };
-        let killer = pending.killer();
-        let add = |killer| self.killers.add(&spec.name, killer);
-        let known = (beside == Beside::None).then(|| add(killer.clone()));
-        let handle = pending.wait_for(PATIENCE)?;
-        let killable = known.unwrap_or_else(|| add(killer));
-        Ok(Life {
-            handle,
-            lane: intake.map(|intake| intake.lane().clone()),
-            outbox,
-            spec: spec.clone(),
-            bound: ward.bound,
-            phase: Phase::Running,
-            _killable: killable,
-            silent_until: None,
-        })
-    }
-
-    /// Starts a tenant without a life, or as soon as its earlier lives are over.
-    pub(super) fn start_anew(&mut self, at: usize) -> Result<(), StartError> {
-        let intake = match self.wards[at].pending.take() {
-            Some(intake) => intake,
-            None => intake(&self.wards[at].spec),
-        };
-        if !self.wards[at].leaving.is_empty() {
-            self.wards[at].pending = Some(intake);
-            return Ok(());
-        }
-        let life = self.begin(&self.wards[at], intake, Beside::None)?;
-        let ward = &mut self.wards[at];
-        ward.refused_at = None;
-        match &ward.site {
-            Some(site) => site.set_lane(life.lane.clone()),
-            None => life.handle.go(),
-        }
-        // It runs, and is not shown as starting until the cell is asked about all.
-        ward.seen = Seen {
-            processor: life.handle.processor(),
-            ..Seen::default()
-        };
-        ward.life = Some(life);
-        ward.ended = None;
-        ward.since = Timestamp::now();
-        self.parts
-            .events
-            .publish(EventKind::Started, Some(ward.name()), None);
-        Ok(())
-    }
-
     pub(super) fn look(&mut self) {
         let now = Instant::now();
-        self.discarded.retain(|life| {
-            let ended = life.handle.wait_for(Duration::ZERO);
-            matches!(ended, Ok(None))
-        });
+        self.look_after_discarded();
+        self.look_after_succession();
         for at in 0..self.wards.len() {
+            self.look_after_birth(at);
             let ward = &mut self.wards[at];
             for life in ward.life.iter_mut().chain(&mut ward.leaving) {
                 life.drain(now);
@@ -131,17 +39,7 @@ impl Supervisor {
             for (life, ended, is_last) in over {
                 self.over(at, &life, ended, is_last);
             }
-            let ward = &mut self.wards[at];
-            if let (false, Some(end)) = (ward.is_ending(), &ward.last_end) {
-                for killing in ward.killing.drain(..) {
-                    let _ = killing.send(end.clone());
-                }
-            }
-            if let (true, Some(end)) = (ward.is_gone(), &ward.last_end) {
-                for waiting in ward.waiting.drain(..) {
-                    let _ = waiting.send(end.clone());
-                }
-            }
+            self.wards[at].tell_end();
             self.revive(at, now);
         }
         let before = self.wards.len();
@@ -161,6 +59,7 @@ impl Supervisor {
             .retain(|ward| !(ward.is_deleted && ward.is_gone()));
         if before != self.wards.len() {
             self.snapshot = None;
+            self.admit_the_rest();
         }
     }
 
@@ -209,50 +108,6 @@ impl Supervisor {
                 Some(ward.spec.name.as_str()),
                 Some(said),
             );
-        }
-    }
-
-    /// Whether a life is ending.
-    pub(super) fn frees(&self) -> bool {
-        let ends = |ward: &Ward| ward.is_deleted || !ward.leaving.is_empty();
-        self.wards.iter().any(ends) || !self.discarded.is_empty()
-    }
-
-    /// Starts a tenant whose pause is over, or whose earlier lives are.
-    pub(super) fn revive(&mut self, at: usize, now: Instant) {
-        let ward = &self.wards[at];
-        if self.is_draining || ward.is_deleted || ward.life.is_some() {
-            return;
-        }
-        let is_restart = ward.restarts.is_due(now);
-        if !is_restart && (ward.pending.is_none() || !ward.leaving.is_empty()) {
-            return;
-        }
-        // Only another end makes room: until there is one, an attempt would fail again.
-        if !is_restart && ward.refused_at == Some(self.lives_over) && self.frees() {
-            return;
-        }
-        let intake = ward.pending.clone();
-        match self.start_anew(at) {
-            Ok(()) if is_restart => self.wards[at].restarts.started(now),
-            Ok(()) => {}
-            // Other tenants may have freed the room later.
-            Err(error) => {
-                let frees = self.frees();
-                let ward = &mut self.wards[at];
-                ward.pending = intake;
-                ward.refused_at = Some(self.lives_over);
-                if frees {
-                    return;
-                }
-                let pause = ward.restarts.plan(now, ward.period());
-                let said = format!("{error}; tried again in {:.1} s", pause.as_secs_f64());
-                let name = ward.spec.name.as_str();
-                self.parts.logs.of(name).say(&said);
-                self.parts
-                    .events
-                    .publish(EventKind::Refused, Some(name), Some(said));
-            }
         }
     }
 }

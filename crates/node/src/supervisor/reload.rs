@@ -1,6 +1,7 @@
 //! Reading the lease file again: all of it is admitted, or nothing changes.
 
 use super::orders::{Asked, Order};
+use super::succession::{Successor, Unstarted};
 use super::{Admission, Admitted, Facts, Supervisor};
 use crate::controller::Request;
 use crate::loader::{Loaded, Prepared, prepare};
@@ -8,6 +9,7 @@ use crate::plan::{Known, Plan, fixed};
 use crate::problem::Problem;
 use crate::source::Source;
 use crate::view::{self, Desired, ErrorKind, EventKind};
+use crate::ward::Ward;
 use leasehold_cell::Cell;
 use leasehold_lease::TenantSpec;
 use std::sync::Arc;
@@ -58,12 +60,39 @@ impl Supervisor {
         ready: Result<Ready, Problem>,
         asked: Asked,
         only_tell: bool,
+        told: impl FnOnce(Result<view::Reloaded, Problem>) + Send + 'static,
+    ) {
+        let ready = match ready {
+            Ok(ready) if !only_tell => ready,
+            told_only => {
+                let result = told_only.map(|ready| ready.plan.view());
+                return self.told(result, only_tell, told);
+            }
+        };
+        let Ready {
+            plan,
+            all,
+            admitted,
+            programs,
+        } = ready;
+        let may_wait = plan.frees() || self.frees();
+        let begun = self.reload_begun((&plan, programs), (&all, &admitted), asked);
+        match begun {
+            Err(problem) => self.told(Err(problem), false, told),
+            Ok(begun) => self.after_starts(begun, move |supervisor, started| {
+                let result = supervisor.take(&plan, (&all, &admitted), started, (asked, may_wait));
+                supervisor.told(result, false, told);
+            }),
+        }
+    }
+
+    /// Tells the outcome of a reload, which is over.
+    fn told(
+        &mut self,
+        result: Result<view::Reloaded, Problem>,
+        only_tell: bool,
         told: impl FnOnce(Result<view::Reloaded, Problem>),
     ) {
-        let result = ready.and_then(|ready| match only_tell {
-            true => Ok(ready.plan.view()),
-            false => self.take(ready, asked),
-        });
         if !only_tell {
             self.reloads.count(result.is_ok());
             let (kind, message) = match &result {
@@ -77,43 +106,63 @@ impl Supervisor {
         self.changed();
     }
 
-    /// Makes the tenants those of the file: all of what is new is begun before anything changes.
-    fn take(&mut self, ready: Ready, asked: Asked) -> Result<view::Reloaded, Problem> {
+    /// Begins all that is new, before anything changes.
+    fn reload_begun(
+        &mut self,
+        (plan, programs): (&Plan, Vec<Loaded>),
+        (all, admitted): (&[TenantSpec], &Admitted),
+        asked: Asked,
+    ) -> Result<Vec<Successor>, Problem> {
         self.may_change()?;
-        let Ready {
-            plan,
-            all,
-            admitted,
-            programs,
-        } = ready;
-        let may_wait = plan.frees() || self.frees();
         let mut begun = Vec::new();
         for (spec, loaded) in plan.loaded().into_iter().zip(programs) {
-            let name = spec.name.clone();
-            if self.orders.since(asked, &name) == Some(Order::Delete) {
+            let Some(desired) = self.desired_after(asked, &spec.name) else {
                 continue;
-            }
-            let at = all.iter().position(|tenant| tenant.name == name);
-            let bound = at.and_then(|at| admitted.bounds.get(at)).copied();
-            let next = bound
-                .ok_or_else(|| Problem::new(ErrorKind::Internal, "no bound was found"))
-                .and_then(|bound| {
-                    let before = self.wards.iter().find(|ward| ward.name() == name);
-                    let desired = before
-                        .filter(|ward| !ward.is_deleted)
-                        .map_or(Desired::Running, |ward| ward.desired);
-                    self.next(spec, bound, loaded, desired)
-                })
-                .and_then(|mut next| match next.waits.take() {
-                    Some(error) if !may_wait => Err(error.into()),
-                    _ => Ok(next),
-                });
-            match next {
-                Ok(next) => begun.push(next),
-                Err(problem) => {
-                    self.discard(begun);
-                    return Err(problem.of_tenant(&name));
-                }
+            };
+            let at = all.iter().position(|tenant| tenant.name == spec.name);
+            let Some(bound) = at.and_then(|at| admitted.bounds.get(at)) else {
+                self.discard(begun);
+                return Err(Problem::new(ErrorKind::Internal, "no bound was found"));
+            };
+            begun.push(self.successor(spec, *bound, loaded, desired));
+        }
+        Ok(begun)
+    }
+
+    /// Whether a tenant is to run after a reload; `None` if it was deleted since that was asked for.
+    fn desired_after(&self, asked: Asked, name: &str) -> Option<Desired> {
+        if self.orders.since(asked, name) == Some(Order::Delete) {
+            return None;
+        }
+        let known = |ward: &&Ward| ward.name() == name && !ward.is_deleted;
+        let before = self.wards.iter().find(known);
+        Some(before.map_or(Desired::Running, |ward| ward.desired))
+    }
+
+    /// Makes the tenants those of the file.
+    fn take(
+        &mut self,
+        plan: &Plan,
+        (all, admitted): (&[TenantSpec], &Admitted),
+        started: Result<Vec<Successor>, Unstarted>,
+        (asked, may_wait): (Asked, bool),
+    ) -> Result<view::Reloaded, Problem> {
+        let started =
+            started.map_err(|unstarted| unstarted.problem.of_tenant(&unstarted.tenant))?;
+        let waits = |it: &Successor| Some(it.waits()?.of_tenant(it.name()));
+        let refused = match started.iter().find_map(waits) {
+            Some(problem) if !may_wait => Err(problem),
+            _ => self.may_change(),
+        };
+        if let Err(problem) = refused {
+            self.discard(started);
+            return Err(problem);
+        }
+        let mut next = Vec::new();
+        for successor in started {
+            match self.desired_after(asked, successor.name()) {
+                Some(desired) => next.push(successor.settle(desired)),
+                None => self.discard(vec![successor]),
             }
         }
         for spec in &plan.adjusted {
@@ -121,8 +170,8 @@ impl Supervisor {
                 self.wards[at].spec = Arc::new(spec.clone());
             }
         }
-        self.succeed(begun, &plan.removed);
-        self.admit(&all, &admitted);
+        self.succeed(next, &plan.removed);
+        self.admit(all, admitted);
         // From now on the file alone states the tenants' tables.
         for ward in &mut self.wards {
             ward.table = None;

@@ -1,6 +1,6 @@
 //! The state of a cell and its tenants as clients see it; the cell is asked for it at most once a second.
 
-use super::{Facts, Supervisor, not_running};
+use super::{Facts, Supervisor};
 use crate::metrics;
 use crate::problem::Problem;
 use crate::view::{self, ErrorKind, EventKind};
@@ -29,7 +29,7 @@ impl Supervisor {
         let statement = self.wards[at].seen.statement.as_ref();
         statement
             .map(viewed::statement)
-            .ok_or_else(|| not_running(name))
+            .ok_or_else(|| Problem::not_running(name))
     }
 
     /// Returns what a tenant got of the processor.
@@ -40,7 +40,7 @@ impl Supervisor {
         let processor = ward.seen.processor.as_ref().filter(|_| ward.life.is_some());
         let view =
             processor.map(|processor| viewed::processor(processor, ward.spec.lease.cpu.as_ref()));
-        view.ok_or_else(|| not_running(name))
+        view.ok_or_else(|| Problem::not_running(name))
     }
 
     /// Returns how a tenant uses its memory, or did when it ended.
@@ -55,7 +55,7 @@ impl Supervisor {
         let memory = ward.seen.memory.as_ref().or(ended);
         memory
             .map(|memory| viewed::memory(memory, &ward.spec.lease))
-            .ok_or_else(|| not_running(name))
+            .ok_or_else(|| Problem::not_running(name))
     }
 
     /// Returns how a tenant's requests went.

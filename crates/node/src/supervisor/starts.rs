@@ -1,0 +1,198 @@
+//! The starts of tenants, which take their own processor time: the supervisor begins them, and looks later what became
+//! of them.
+
+use super::succession::Succession;
+use super::{Supervisor, intake};
+use crate::birth::{Birth, Cause, Progress, Traits};
+use crate::life::{Life, Phase};
+use crate::view::{Desired, EventKind};
+use crate::ward::{Seen, Ward};
+use jiff::Timestamp;
+use leasehold_cell::{Fresh, Serving, StartError, StartRequest, Surroundings};
+use leasehold_exchange::Intake;
+use std::time::{Duration, Instant};
+
+impl Supervisor {
+    /// Begins a life.
+    pub(super) fn begin(
+        &self,
+        ward: &Ward,
+        intake: Option<Intake>,
+        cause: Cause,
+    ) -> Result<Birth, StartError> {
+        let spec = &ward.spec;
+        let (stdout, stderr) = self.parts.logs.of(&spec.name).outputs();
+        let surroundings = Surroundings {
+            stdout,
+            stderr,
+            disk_use: ward.disk_use.clone(),
+            ..(self.parts.surroundings)(spec)
+        };
+        let outbox = surroundings.outgoing.as_ref();
+        let outbox = outbox.map(|outlet| outlet.outbox().clone());
+        let request = StartRequest {
+            program: ward.program.clone(),
+            lease: spec.lease,
+            surroundings,
+        };
+        let pending = match (&intake, &spec.http) {
+            (Some(intake), Some(http)) => {
+                let serving = Serving {
+                    concurrency: http.concurrency,
+                    reuse: http.reuse,
+                    fresh: match http.fresh {
+                        leasehold_lease::Fresh::Instance => Fresh::Instance,
+                        leasehold_lease::Fresh::Tenant => Fresh::Tenant,
+                    },
+                    timeout: http.timeout.into(),
+                };
+                self.parts
+                    .cell
+                    .begin_serving(request, intake.clone(), serving)?
+            }
+            _ => self.parts.cell.begin_held(request)?,
+        };
+        let killable = match cause {
+            Cause::Change => None,
+            _ => Some(self.killers.add(&spec.name, pending.killer())),
+        };
+        let traits = Traits {
+            lane: intake.map(|intake| intake.lane().clone()),
+            outbox,
+            spec: spec.clone(),
+            bound: ward.bound,
+            killable,
+        };
+        Ok(Birth::new(pending, cause, traits))
+    }
+
+    /// Starts a tenant without a life, or as soon as its earlier lives are over.
+    pub(super) fn start_anew(&mut self, at: usize, cause: Cause) -> Result<(), StartError> {
+        let intake = match self.wards[at].pending.take() {
+            Some(intake) => intake,
+            None => intake(&self.wards[at].spec),
+        };
+        let ward = &self.wards[at];
+        if !ward.leaving.is_empty() || ward.birth.is_some() {
+            let ward = &mut self.wards[at];
+            ward.pending = Some(intake);
+            ward.tell_begun(Ok(()));
+            return Ok(());
+        }
+        let birth = self.begin(&self.wards[at], intake, cause)?;
+        self.wards[at].birth = Some(birth);
+        Ok(())
+    }
+
+    /// Looks what became of a life that is being begun.
+    pub(super) fn look_after_birth(&mut self, at: usize) {
+        let Some(birth) = self.wards[at].birth.take() else {
+            return;
+        };
+        match birth.look(Duration::ZERO) {
+            Progress::Starting(birth) => self.wards[at].birth = Some(birth),
+            Progress::Over(Ok(life), cause) => {
+                if let Cause::Revival {
+                    is_restart: true, ..
+                } = cause
+                {
+                    self.wards[at].restarts.started(Instant::now());
+                }
+                self.born(at, life);
+            }
+            Progress::Over(Err(error), cause) => self.stillborn(at, error, cause),
+        }
+    }
+
+    fn born(&mut self, at: usize, life: Life) {
+        let ward = &mut self.wards[at];
+        ward.refused_at = None;
+        if life.phase == Phase::Running {
+            match &ward.site {
+                Some(site) => site.set_lane(life.lane.clone()),
+                None => life.handle.go(),
+            }
+        }
+        // It runs, and is not shown as starting until the cell is asked about all.
+        ward.seen = Seen {
+            processor: life.handle.processor(),
+            ..Seen::default()
+        };
+        ward.life = Some(life);
+        ward.ended = None;
+        ward.since = Timestamp::now();
+        ward.tell_begun(Ok(()));
+        self.parts
+            .events
+            .publish(EventKind::Started, Some(ward.name()), None);
+    }
+
+    fn stillborn(&mut self, at: usize, error: StartError, cause: Cause) {
+        let ward = &self.wards[at];
+        let is_wanted = ward.desired == Desired::Running && !self.is_draining;
+        if let Cause::Revival { pending, .. } = cause
+            && is_wanted
+            && !matches!(error, StartError::Killed)
+        {
+            self.refused(at, &error, pending);
+        }
+        self.wards[at].tell_begun(Err((&error).into()));
+    }
+
+    /// Starts a tenant whose pause is over, or whose earlier lives are.
+    pub(super) fn revive(&mut self, at: usize, now: Instant) {
+        let ward = &self.wards[at];
+        let is_there = ward.life.is_some() || ward.birth.is_some();
+        let is_succeeded = |succession: &Succession| succession.has(ward.name());
+        let is_awaited = self.succession.as_ref().is_some_and(is_succeeded);
+        if self.is_draining || ward.is_deleted || is_there || is_awaited {
+            return;
+        }
+        let is_restart = ward.restarts.is_due(now);
+        if !is_restart && (ward.pending.is_none() || !ward.leaving.is_empty()) {
+            return;
+        }
+        // Only another end makes room: until there is one, an attempt would fail again.
+        if !is_restart && ward.refused_at == Some(self.lives_over) && self.frees() {
+            return;
+        }
+        let pending = ward.pending.clone();
+        let cause = Cause::Revival {
+            is_restart,
+            pending: pending.clone(),
+        };
+        if let Err(error) = self.start_anew(at, cause) {
+            self.refused(at, &error, pending);
+        }
+    }
+
+    /// Has a tenant tried again that could not be started: others may free the room later.
+    fn refused(&mut self, at: usize, error: &StartError, pending: Option<Option<Intake>>) {
+        let frees = self.frees();
+        let ward = &mut self.wards[at];
+        ward.pending = pending;
+        ward.refused_at = Some(self.lives_over);
+        if frees {
+            return;
+        }
+        let pause = ward.restarts.plan(Instant::now(), ward.period());
+        let said = format!("{error}; tried again in {:.1} s", pause.as_secs_f64());
+        let name = ward.spec.name.as_str();
+        self.parts.logs.of(name).say(&said);
+        self.parts
+            .events
+            .publish(EventKind::Refused, Some(name), Some(said));
+    }
+
+    /// Whether a life is ending.
+    pub(super) fn frees(&self) -> bool {
+        let ends = |ward: &Ward| ward.is_deleted || !ward.leaving.is_empty();
+        self.wards.iter().any(ends) || !self.discarded.is_empty() || !self.unborn.is_empty()
+    }
+
+    /// Whether a life is being begun.
+    pub(super) fn is_starting(&self) -> bool {
+        let is_starting = |ward: &Ward| ward.birth.is_some();
+        self.succession.is_some() || self.wards.iter().any(is_starting)
+    }
+}
