@@ -2,10 +2,10 @@
 
 use crate::controller::{Controller, Request};
 use crate::problem::Problem;
-use crate::source::Source;
+use crate::source::{Loaded, Source};
 use crate::supervisor::{Admission, Admitted};
 use crate::view::ErrorKind;
-use leasehold_cell::{Cell, Program};
+use leasehold_cell::Cell;
 use leasehold_lease::TenantSpec;
 use std::io;
 use std::path::Path;
@@ -20,12 +20,6 @@ pub(crate) struct Prepared {
     pub(crate) admitted: Admitted,
     /// The programs, in the order in which they were asked for.
     pub(crate) programs: Vec<Loaded>,
-}
-
-/// A program, and the file that it was loaded from.
-pub(crate) struct Loaded {
-    pub(crate) program: Arc<Program>,
-    pub(crate) source: Source,
 }
 
 /// The thread that loads programs.

@@ -1,8 +1,9 @@
-//! Whether a program's file is still the one that was loaded.
+//! What a program was loaded from, and whether its file still is that.
 
 use leasehold_cell::Cell;
 use leasehold_cell::program::{Digest, Program};
 use std::path::Path;
+use std::sync::Arc;
 
 /// The contents of a program's file, as a digest. Two that are equal were the same; a file that cannot be read, or is
 /// longer than a program may be, equals none.
@@ -24,6 +25,12 @@ impl Source {
     pub(crate) fn is(self, other: Self) -> bool {
         self.0.is_some() && self.0 == other.0
     }
+}
+
+/// A program, and the file that it was loaded from.
+pub(crate) struct Loaded {
+    pub(crate) program: Arc<Program>,
+    pub(crate) source: Source,
 }
 
 #[cfg(test)]

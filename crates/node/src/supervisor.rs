@@ -14,13 +14,13 @@ use crate::desired::{Change, Keeper};
 use crate::events::Events;
 use crate::killers::Killers;
 use crate::life::{Life, Phase};
-use crate::loader::{Loaded, Loader};
+use crate::loader::Loader;
 use crate::logs::Logs;
 use crate::metrics;
 use crate::problem::Problem;
 use crate::request_log::RequestLog;
 use crate::restarts::Restarts;
-use crate::source::Source;
+use crate::source::{Loaded, Source};
 use crate::trace::Exporter;
 use crate::view::{self, Desired, End, EndBound, ErrorKind, EventKind};
 use crate::ward::Ward;
@@ -28,7 +28,7 @@ use jiff::Timestamp;
 use leasehold_cell::{Cell, Program, StartError, Surroundings};
 use leasehold_exchange::Intake;
 use leasehold_front::{Front, Site};
-use leasehold_lease::{ByteSize, Http, LeaseFile, Listener, TenantSpec};
+use leasehold_lease::{ByteSize, LeaseFile, Listener, TenantSpec};
 use orders::{Asked, Order, Orders};
 use std::collections::VecDeque;
 use std::path::PathBuf;
@@ -619,16 +619,6 @@ impl Supervisor {
         });
         if let Some(keeper) = &mut self.parts.keeper {
             keeper.keep(changes);
-        }
-    }
-
-    fn set_routes(&self) {
-        if let Some(front) = &self.parts.front {
-            let wards = self.wards.iter().filter(|ward| !ward.is_deleted);
-            let sites: Vec<(Arc<Site>, Http)> = wards
-                .filter_map(|ward| ward.site.clone().zip(ward.spec.http.clone()))
-                .collect();
-            front.set_sites(&sites);
         }
     }
 

@@ -2,10 +2,9 @@
 
 use crate::birth::Birth;
 use crate::life::{Life, Phase};
-use crate::loader::Loaded;
 use crate::problem::Problem;
 use crate::restarts::Restarts;
-use crate::source::Source;
+use crate::source::{Loaded, Source};
 use crate::view::{Desired, End, EndBound, State};
 use crate::{view, viewed};
 use jiff::Timestamp;

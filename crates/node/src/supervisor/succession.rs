@@ -4,15 +4,15 @@
 use super::{GRACE, Supervisor, intake};
 use crate::birth::{Birth, Cause, Progress};
 use crate::life::{Life, Phase};
-use crate::loader::Loaded;
 use crate::problem::Problem;
 use crate::restarts::Restarts;
+use crate::source::Loaded;
 use crate::view::{Desired, EndBound};
 use crate::ward::Ward;
 use leasehold_cell::StartError;
 use leasehold_exchange::{Intake, Lane};
 use leasehold_front::Site;
-use leasehold_lease::TenantSpec;
+use leasehold_lease::{Http, TenantSpec};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -288,7 +288,10 @@ impl Supervisor {
             places.push(at);
         }
         for name in removed {
-            let Ok(at) = self.at(name) else { continue };
+            let known = |ward: &Ward| !ward.is_deleted && ward.name() == name;
+            let Some(at) = self.wards.iter().position(known) else {
+                continue;
+            };
             let ward = &mut self.wards[at];
             ward.is_deleted = true;
             ward.desired = Desired::Stopped;
@@ -313,6 +316,17 @@ impl Supervisor {
                     (Some(_), _) => {}
                 }
             }
+        }
+    }
+
+    /// Makes the routes those of the tenants that are there.
+    pub(super) fn set_routes(&self) {
+        if let Some(front) = &self.parts.front {
+            let wards = self.wards.iter().filter(|ward| !ward.is_deleted);
+            let sites: Vec<(Arc<Site>, Http)> = wards
+                .filter_map(|ward| ward.site.clone().zip(ward.spec.http.clone()))
+                .collect();
+            front.set_sites(&sites);
         }
     }
 
