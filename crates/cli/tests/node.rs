@@ -95,6 +95,34 @@ fn a_tenant_is_put_replaced_killed_started_and_deleted_and_each_is_idempotent() 
 }
 
 #[test]
+fn operators_are_answered_while_a_start_takes_long() {
+    let node = Node::start(&["--unadmitted"]);
+    // It takes some 50 us: many periods of this.
+    let slow = table(
+        "slow",
+        "/slow",
+        "cpu = { budget = \"10us\", period = \"5s\" }",
+    );
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            assert_ne!(node.put("slow", &slow).0, Some(0), "it was not started");
+            is_over.store(true, Ordering::Relaxed);
+        });
+        std::thread::sleep(SOON / 20);
+        for words in [&["kill", "shop"][..], &["start", "shop"], &["ps"]] {
+            assert_eq!(node.command(words).0, Some(0), "{words:?}");
+        }
+        assert_eq!(node.get("/env").0, 200);
+        assert!(
+            !is_over.load(Ordering::Relaxed),
+            "the start took too little"
+        );
+        node.signal(Signal::TERM);
+    });
+}
+
+#[test]
 fn no_program_makes_the_message_of_its_refusal_long() {
     let node = Node::start(&[]);
     let line = format!("(module {}", "(".repeat(4 << 20));
