@@ -1,7 +1,6 @@
 //! The starts of tenants, which take their own processor time: the supervisor begins them, and looks later what became
 //! of them.
 
-use super::succession::Succession;
 use super::{Supervisor, intake};
 use crate::birth::{Birth, Cause, Progress, Traits};
 use crate::life::{Life, Phase};
@@ -66,14 +65,14 @@ impl Supervisor {
         Ok(Birth::new(pending, cause, traits))
     }
 
-    /// Starts a tenant without a life, or as soon as its earlier lives are over.
+    /// Starts a tenant without a life, or as soon as its earlier lives are over, and no change is about to replace it.
     pub(super) fn start_anew(&mut self, at: usize, cause: Cause) -> Result<(), StartError> {
         let intake = match self.wards[at].pending.take() {
             Some(intake) => intake,
             None => intake(&self.wards[at].spec),
         };
         let ward = &self.wards[at];
-        if !ward.leaving.is_empty() || ward.birth.is_some() {
+        if !ward.leaving.is_empty() || ward.birth.is_some() || self.is_succeeded(ward) {
             let ward = &mut self.wards[at];
             ward.pending = Some(intake);
             ward.tell_begun(Ok(()));
@@ -104,8 +103,10 @@ impl Supervisor {
         }
     }
 
-    fn born(&mut self, at: usize, life: Life) {
+    fn born(&mut self, at: usize, mut life: Life) {
         let ward = &mut self.wards[at];
+        // Other tenants may have come or gone meanwhile.
+        life.bound = ward.bound;
         ward.refused_at = None;
         if life.phase == Phase::Running {
             match &ward.site {
@@ -143,9 +144,7 @@ impl Supervisor {
     pub(super) fn revive(&mut self, at: usize, now: Instant) {
         let ward = &self.wards[at];
         let is_there = ward.life.is_some() || ward.birth.is_some();
-        let is_succeeded = |succession: &Succession| succession.has(ward.name());
-        let is_awaited = self.succession.as_ref().is_some_and(is_succeeded);
-        if self.is_draining || ward.is_deleted || is_there || is_awaited {
+        if self.is_draining || ward.is_deleted || is_there || self.is_succeeded(ward) {
             return;
         }
         let is_restart = ward.restarts.is_due(now);
@@ -182,6 +181,12 @@ impl Supervisor {
         self.parts
             .events
             .publish(EventKind::Refused, Some(name), Some(said));
+    }
+
+    /// Whether a change is about to replace a tenant: its successor may have the lane in which requests wait.
+    fn is_succeeded(&self, ward: &Ward) -> bool {
+        let succession = self.succession.as_ref();
+        succession.is_some_and(|succession| succession.has(ward.name()))
     }
 
     /// Whether a life is ending.
