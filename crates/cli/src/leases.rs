@@ -181,10 +181,16 @@ impl Ends {
         Self::with(tenants, steps, preemption, order, reservation)
     }
 
-    /// Returns a tenant without a bound on its end.
-    pub(crate) fn unbounded<'a>(&self, tenants: &'a [TenantSpec]) -> Option<&'a TenantSpec> {
-        let mut all = tenants.iter().zip(&self.bounds);
-        let (tenant, _) = all.find(|(_, bound)| bound.returned_ns.is_none())?;
+    /// Returns a tenant without a bound on its end, which has one among `others` of the same tenants.
+    pub(crate) fn unbounded<'a>(
+        &self,
+        others: &Self,
+        tenants: &'a [TenantSpec],
+    ) -> Option<&'a TenantSpec> {
+        let bounds = self.bounds.iter().zip(&others.bounds);
+        let (_, tenant) = bounds
+            .zip(tenants)
+            .find(|((here, there), _)| here.returned_ns.is_none() && there.returned_ns.is_some())?;
         Some(tenant)
     }
 

@@ -147,11 +147,8 @@ impl Admission for Rules {
             return Err(refused(why));
         }
         let ends = Ends::with(tenants, &steps, self.overhead, self.order, self.ends);
-        if let (Some(unbounded), false) = (ends.unbounded(tenants), self.unadmitted)
-            && Ends::of(tenants, &steps, self.overhead, self.order)
-                .unbounded(tenants)
-                .is_none()
-        {
+        let anew = Ends::of(tenants, &steps, self.overhead, self.order);
+        if let (Some(unbounded), false) = (ends.unbounded(&anew, tenants), self.unadmitted) {
             return Err(refused(format!(
                 "nothing would bound the end of tenant.{}, which ends in the background, beside these reservations; \
                  allowed: tenants that leave room for the reservation for ends as it was chosen at the start; a \

@@ -153,6 +153,31 @@ fn the_bound_of_an_end_is_that_beside_the_tenants_that_are_there() {
 }
 
 #[test]
+fn no_tenant_that_is_put_leaves_the_end_of_another_without_a_bound() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let reserved = |name: &str, cpu: &str| table(name, &format!("/{name}"), cpu);
+    let good = reserved("good", "cpu = { budget = \"3ms\", period = \"20ms\" }");
+    let leases = LISTENER.to_owned() + &table("shop", "/*", "") + &good;
+    let node = Node::start_in(directory, &leases, &[]);
+    let bound = || {
+        let end = node.json(&["kill", "shop"]);
+        assert_eq!(node.command(&["start", "shop"]).0, Some(0));
+        end["bound_ns"].as_u64()
+    };
+    assert!(bound().is_some());
+    // It preempts the reservation for ends in each of its regions.
+    let often = "cpu = { budget = \"500us\", period = \"10ms\", priority = 1 }";
+    let (code, _, error) = node.put("often", &reserved("often", often));
+    if code != Some(0) {
+        assert!(
+            error.contains("nothing would bound the end of tenant.shop"),
+            "{error}"
+        );
+    }
+    assert!(bound().is_some(), "{code:?}: {error}");
+}
+
+#[test]
 fn requests_whose_clients_go_at_once_are_counted_as_those_of_their_tenant() {
     let node = Node::start(&[]);
     let count = |sample: &str| -> u64 {
