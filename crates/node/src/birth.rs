@@ -11,6 +11,9 @@ use std::time::{Duration, Instant};
 
 /// How long a start may take.
 const PATIENCE: Duration = Duration::from_secs(30);
+/// The intervals between two looks at a life that is being begun: an eighth of its age, within these limits. What is
+/// waited for is known an eighth later at most, and a long start costs few looks.
+const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(50));
 
 /// Why a life begins.
 pub(crate) enum Cause {
@@ -64,6 +67,14 @@ impl Birth {
     pub(crate) fn kill(&mut self) {
         self.pending.killer().kill();
         self.is_killed = true;
+    }
+
+    /// Returns when it is to be looked at again.
+    pub(crate) fn next_look(&self) -> Duration {
+        let (shortest, longest) = LOOKS;
+        let left = self.late_at.saturating_duration_since(Instant::now());
+        let age = PATIENCE.saturating_sub(left);
+        (age / 8).clamp(shortest, longest)
     }
 
     pub(crate) const fn is_killed(&self) -> bool {

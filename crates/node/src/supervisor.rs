@@ -44,8 +44,6 @@ const ENDS: usize = 100;
 const GRACE: Duration = Duration::from_secs(10);
 /// Lease files that wait to be parsed, of megabytes at the most.
 const PARSED: usize = 8;
-/// The interval between two looks at lives that are being begun.
-const BIRTHS: Duration = Duration::from_millis(1);
 /// The most tenants of a cell.
 const TENANTS: usize = 1024;
 
@@ -327,8 +325,8 @@ impl Supervisor {
         let until = Instant::now() + patience;
         loop {
             let mut left = until.saturating_duration_since(Instant::now());
-            if self.is_starting() {
-                left = left.min(BIRTHS);
+            if let Some(look) = self.next_look() {
+                left = left.min(look);
             }
             match self.waiting.0.recv_timeout(left) {
                 Ok(request) => request(self),

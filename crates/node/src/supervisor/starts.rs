@@ -1,6 +1,7 @@
 //! The starts of tenants, which take their own processor time: the supervisor begins them, and looks later what became
 //! of them.
 
+use super::succession::Succession;
 use super::{Supervisor, intake};
 use crate::birth::{Birth, Cause, Progress, Traits};
 use crate::life::{Life, Phase};
@@ -195,9 +196,11 @@ impl Supervisor {
         self.wards.iter().any(ends) || !self.discarded.is_empty() || !self.unborn.is_empty()
     }
 
-    /// Whether a life is being begun.
-    pub(super) fn is_starting(&self) -> bool {
-        let is_starting = |ward: &Ward| ward.birth.is_some();
-        self.succession.is_some() || self.wards.iter().any(is_starting)
+    /// Returns when lives that are being begun are to be looked at again, if there are any.
+    pub(super) fn next_look(&self) -> Option<Duration> {
+        let own = self.wards.iter().filter_map(|ward| ward.birth.as_ref());
+        let succession = self.succession.iter().flat_map(Succession::births);
+        let next = own.chain(succession).map(Birth::next_look).min();
+        next.or_else(|| self.succession.as_ref().map(|_| Duration::ZERO))
     }
 }

@@ -150,6 +150,14 @@ impl Succession {
         self.successors.iter().all(is_over)
     }
 
+    /// Returns the lives that are being begun.
+    pub(super) fn births(&self) -> impl Iterator<Item = &Birth> {
+        self.successors.iter().filter_map(|it| match &it.begun {
+            Begun::Starting(birth) => Some(birth),
+            Begun::Over(_) => None,
+        })
+    }
+
     pub(super) fn has(&self, tenant: &str) -> bool {
         self.successors.iter().any(|it| it.name() == tenant)
     }
