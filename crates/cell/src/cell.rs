@@ -25,7 +25,6 @@ use crate::mappings::{self, Mappings};
 use crate::memory::{self, HeldFrames, MemoryUse, SharedUse};
 use crate::own_core::{self, NoOwnCore, OwnCore};
 use crate::pools::Pools;
-use crate::profile::Profile;
 use crate::program::{Entry, Program, ProgramError, Purpose};
 use crate::programs;
 use crate::promises::{Promises, Unkept};
@@ -34,7 +33,7 @@ use crate::realtime_limit::RealtimeLimit;
 use crate::serving::{Service, Serving};
 use crate::start_error::StartError;
 use crate::starting::Client;
-use crate::steps::{RaisedSteps, RowId, StepSamples, StepUse, watch};
+use crate::steps::{RowBounds, RowId, StepSamples, StepUse, watch};
 use leasehold_crossing::{Inbox, Message, Urgency};
 use leasehold_door::pass;
 use leasehold_exchange::Intake;
@@ -67,8 +66,7 @@ pub struct Cell {
     own_core: Option<usize>,
     /// The reservations that are promised; `None` without an admission test.
     promises: Option<Promises>,
-    raised: Arc<RaisedSteps>,
-    profile: Profile,
+    bounds: Arc<RowBounds>,
     held: Option<HeldFrames>,
     /// The mappings that the cell's pools may take; dropped when its thread has ended.
     _mappings: Mappings,
@@ -190,10 +188,10 @@ impl Cell {
         let (place, placed) = channel();
         let (give_io, given_io) = channel();
         let ends_fit = Arc::new(AtomicBool::new(true));
-        let raised = Arc::new(RaisedSteps::default());
+        let bounds = Arc::new(RowBounds::calibrated(&config.profile));
         let thread = {
             let inbox = inbox.clone();
-            let shared = (ends_fit.clone(), raised.clone());
+            let shared = (ends_fit.clone(), bounds.clone());
             let config = config.clone();
             pass(leasehold_door::Call::StartThread)?;
             std::thread::Builder::new()
@@ -245,8 +243,7 @@ impl Cell {
             realtime,
             own_core,
             promises,
-            raised,
-            profile: config.profile,
+            bounds,
             held,
             _mappings: mappings,
             io,
@@ -649,7 +646,7 @@ impl Cell {
     /// The longest host step that a tenant with this program and lease can reach on this host, ns.
     pub fn longest_step(&self, program: &Program, lease: &Lease) -> (RowId, u64) {
         let reach = program.reach();
-        reach.longest_raised(&self.profile, &self.raised, lease)
+        reach.longest_under(&self.bounds, lease)
     }
 
     /// Returns the areas that paging tenants share now, and how they use them. The call is also an
@@ -820,12 +817,12 @@ fn run(
     default: Companion,
     inbox: Arc<Inbox<Command>>,
     (pools, io): (Pools, Arc<Io>),
-    (ends_fit, raised): (Arc<AtomicBool>, Arc<RaisedSteps>),
+    (ends_fit, bounds): (Arc<AtomicBool>, Arc<RowBounds>),
     realtime: Realtime,
     ready: &Sender<anyhow::Result<(Realtime, Option<HeldFrames>)>>,
 ) {
     local::enter(local::Local::new(config, io));
-    watch::enter(&config.profile, raised);
+    watch::enter(bounds, config.profile.added_ns());
     if config.sample_steps {
         watch::sample();
     }

@@ -7,7 +7,7 @@ use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::program::{Code, Program, ProgramError};
-use leasehold_cell::steps::CEILING_NS;
+use leasehold_cell::steps::{CEILING_NS, RowBounds};
 use leasehold_cell::{Cell, CellConfig, StartRequest, Surroundings};
 use leasehold_lease::{ByteSize, Lease, Memory};
 use wasmtime::Engine;
@@ -531,7 +531,8 @@ fn a_program_that_has_many_globals_or_segments_is_admitted_with_the_step_that_ma
         std::fs::write(file.path(), text).expect("written");
         let unread = Program::reach_in(file.path(), None).expect("a program");
         assert_eq!(unread, *program.reach());
-        let (row, ns) = unread.longest_under(&Profile::free(), &Lease::default());
+        let (row, ns) =
+            unread.longest_under(&RowBounds::calibrated(&Profile::free()), &Lease::default());
         (row.row().name, ns)
     };
     let (global, segment) = ("(global i32 (i32.const 0))", "(elem declare func $f)");

@@ -2,7 +2,7 @@
 
 use leasehold_cell::engine_config::BACKTRACE_NS;
 use leasehold_cell::profile::{ASSUMED_FAULT_NS, Latency, Profile, TransferCosts};
-use leasehold_cell::steps::{Reach, RowId};
+use leasehold_cell::steps::{Reach, RowBounds, RowId};
 use leasehold_cell::{CodeCache, Program};
 use leasehold_lease::{Nanoseconds, TenantSpec};
 use leasehold_reserve::admission::Overhead;
@@ -130,6 +130,7 @@ impl HostSteps {
     ) -> Self {
         let mut profile = profile.cloned().unwrap_or_else(Profile::free);
         profile.transfer = Some(transfer(fault.time().get()));
+        let bounds = RowBounds::calibrated(&profile);
         let mut reaches: HashMap<&Path, Option<Reach>> = HashMap::new();
         let mut known = HashMap::new();
         let any = Reach::any();
@@ -144,7 +145,7 @@ impl HostSteps {
                 let read = || Program::reach_in(path, notes).ok();
                 let reach = reaches.entry(path).or_insert_with(read);
                 let of = reach.as_ref().unwrap_or(&any);
-                let (row, ns) = of.longest_under(&profile, &tenant.lease);
+                let (row, ns) = of.longest_under(&bounds, &tenant.lease);
                 LongestStep {
                     row,
                     ns,

@@ -11,13 +11,14 @@
 //!    longer is counted under the name of its row, or under the host's name if the host took the
 //!    processor away meanwhile.
 //!
-//! 5. *Raised.* A row that is exceeded more often than is stated is [longer](RaisedSteps) for tenants that are
+//! 5. *Raised.* A row that is exceeded more often than is stated is [longer](RowBounds) for tenants that are
 //!    admitted from then on.
 //!
 //! The engine reports where host code begins and ends: calls of imports, with what the canonical
 //! ABI does before and after, and instructions that the engine executes on the host. The guest's
 //! own code in between, such as an allocator that is called for a result, belongs to no step.
 
+mod bounds;
 pub mod caps;
 pub mod document;
 mod pages;
@@ -27,8 +28,8 @@ pub mod table;
 mod ticks;
 pub(crate) mod watch;
 
+pub use bounds::RowBounds;
 pub use caps::{Beyond, Cap};
-pub use raised::RaisedSteps;
 pub use reach::{Missing, Reach};
 pub(crate) use table::step;
 pub use table::{CEILING_NS, Longest, Row, RowId, Runs, TABLE};

@@ -7,36 +7,7 @@
 //! lower bound, but never below the calibrated one. A disturbance of some seconds therefore does
 //! not raise bounds for ever.
 
-use super::table::{RowId, TABLE};
 use crate::drift::Drift;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-
-/// The raised rows of a cell: written by its thread, read where tenants are admitted.
-#[derive(Debug)]
-pub struct RaisedSteps([AtomicU64; TABLE.len()]);
-
-impl Default for RaisedSteps {
-    fn default() -> Self {
-        Self([const { AtomicU64::new(0) }; TABLE.len()])
-    }
-}
-
-impl RaisedSteps {
-    /// How long a step of a row may be, ns, if it was raised.
-    pub fn of(&self, row: RowId) -> Option<u64> {
-        let ns = self.0[usize::from(row.counted_as().0)].load(Relaxed);
-        (ns > 0).then_some(ns)
-    }
-
-    pub(crate) fn raise(&self, row: RowId, ns: u64) {
-        self.0[usize::from(row.0)].fetch_max(ns, Relaxed);
-    }
-
-    /// Lowers a row: to so many ns, or to what was calibrated.
-    pub(crate) fn lower(&self, row: RowId, ns: Option<u64>) {
-        self.0[usize::from(row.0)].store(ns.unwrap_or(0), Relaxed);
-    }
-}
 
 /// Steps of which none may be longer than a lower bound before the row falls to it: with a confidence of 95 %,
 /// no more than one in 10,000 is.
@@ -90,12 +61,9 @@ impl RowDrift {
 
 #[cfg(test)]
 mod tests {
-    use super::{RaisedSteps, RowDrift, TRIAL, lowest_bound, raised_from};
+    use super::{RowDrift, TRIAL, lowest_bound, raised_from};
     use crate::confidence::larger_allowed;
     use crate::drift::{CONFIDENCE, ONE_IN};
-    use crate::profile::Profile;
-    use crate::steps::{CEILING_NS, Reach, RowId};
-    use leasehold_lease::Lease;
 
     #[test]
     fn a_row_that_is_exceeded_as_often_as_is_stated_is_not_raised() {
@@ -114,22 +82,6 @@ mod tests {
         };
         assert_eq!(raised(&mut drift, 0), 1);
         assert_eq!(raised(&mut drift, 10_000), 1);
-    }
-
-    #[test]
-    fn rows_that_are_counted_as_another_are_raised_with_it() {
-        let raised = RaisedSteps::default();
-        let row = |name| RowId::find("engine", name).expect("a row");
-        raised.raise(row("instantiate"), 125_000);
-        assert_eq!(raised.of(row("instantiate")), Some(125_000));
-        assert_eq!(raised.of(row("data segments")), Some(125_000));
-        assert_eq!(raised.of(row("store drop")), None);
-        raised.raise(row("instantiate"), 1);
-        assert_eq!(
-            raised.of(row("instantiate")),
-            Some(125_000),
-            "raising lowers nothing"
-        );
     }
 
     #[test]
@@ -157,17 +109,5 @@ mod tests {
         }
         assert_eq!(bound_ns, 6_400_000);
         assert_eq!(lowest_bound(100_000, u64::MAX), 6_400_000);
-    }
-
-    #[test]
-    fn tenants_are_admitted_with_the_rows_that_were_raised() {
-        let raised = RaisedSteps::default();
-        let longest = |raised: &RaisedSteps| {
-            Reach::any().longest_raised(&Profile::free(), raised, &Lease::default())
-        };
-        assert_eq!(longest(&raised).1, CEILING_NS);
-        let row = RowId::find("engine", "store drop").expect("a row");
-        raised.raise(row, 125_000);
-        assert_eq!(longest(&raised), (row, 125_000));
     }
 }

@@ -1,12 +1,11 @@
 //! The host steps that a program can reach, and the longest of them.
 
+use super::bounds::RowBounds;
 use super::caps;
 use super::pages::visited;
-use super::raised::RaisedSteps;
 use super::table::{CELL, ENGINE, KERNEL, Longest, PREVIEW1, RowId, TABLE, step};
 use crate::call_bytes::call_bytes;
 use crate::engine_config::FEATURES;
-use crate::profile::Profile;
 use leasehold_lease::Lease;
 use leasehold_wasm::code::Code;
 use leasehold_wasm::error::ProgramError;
@@ -269,25 +268,10 @@ impl Reach {
     /// The longest step of a tenant with this lease on this host, and its time, ns: the longest of the
     /// rows, and of lifting in proportion if the lease lets a call have more bytes than the cap. If the
     /// lease pages, a step takes a fault for each page that it visits besides.
-    pub fn longest_under(&self, profile: &Profile, lease: &Lease) -> (RowId, u64) {
-        self.longest_raised(profile, &RaisedSteps::default(), lease)
-    }
-
-    /// The same where rows were raised.
-    pub fn longest_raised(
-        &self,
-        profile: &Profile,
-        raised: &RaisedSteps,
-        lease: &Lease,
-    ) -> (RowId, u64) {
+    pub fn longest_under(&self, bounds: &RowBounds, lease: &Lease) -> (RowId, u64) {
         let pages = lease.memory.paging.is_some();
         let bytes = call_bytes(lease, self.is_of_component());
-        let fault_ns = if pages { profile.longest_fault_ns() } else { 0 };
         let timed = |row: RowId| {
-            let calibrated_ns = profile.longest_step_ns(row);
-            let row_ns = raised
-                .of(row)
-                .map_or(calibrated_ns, |raised| raised.max(calibrated_ns));
             let times = match row {
                 LIFT | CALL => bytes.div_ceil(caps::CALL.most).max(1),
                 _ => 1,
@@ -296,8 +280,14 @@ impl Reach {
                 true => self.making_ns,
                 false => 0,
             };
-            let faults_ns = visited(row.row(), bytes).saturating_mul(fault_ns);
-            let work_ns = row_ns.saturating_mul(times).saturating_add(beyond_ns);
+            let faults_ns = match pages {
+                true => visited(row.row(), bytes).saturating_mul(bounds.fault_ns()),
+                false => 0,
+            };
+            let work_ns = bounds
+                .ns(row)
+                .saturating_mul(times)
+                .saturating_add(beyond_ns);
             (row, work_ns.saturating_add(faults_ns))
         };
         let reached = self.rows().filter(|row| pages || !is_paging(*row));

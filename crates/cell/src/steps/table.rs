@@ -10,6 +10,7 @@ use super::caps::{
     TRAP_MESSAGE, VALUE, VALUES, WIDE_STRING, WINDOW, WORKERS,
 };
 use crate::meter::Held;
+use std::sync::LazyLock;
 
 /// Longest step of a row that was not calibrated, ns.
 pub const CEILING_NS: u64 = 100_000;
@@ -121,6 +122,12 @@ impl RowId {
     /// The row under which its steps are counted, and its time is measured: interfaces that the engine's
     /// library brings as a whole count under one row. It is the row itself for all others.
     pub fn counted_as(self) -> Self {
+        static COUNTED: LazyLock<Vec<RowId>> =
+            LazyLock::new(|| RowId::all().map(RowId::find_counted).collect());
+        COUNTED[self.0 as usize]
+    }
+
+    fn find_counted(self) -> Self {
         let row = self.row();
         let (interface, name) = match (row.interface, row.name) {
             (ENVIRONMENT, _) => (ENVIRONMENT, "get-environment"),

@@ -10,14 +10,14 @@
 //! the step is counted as *disturbed*, otherwise as *exceeded*. The time of a thread that blocked
 //! is its own.
 
+use super::bounds::RowBounds;
 use super::pages::visited;
-use super::raised::{RaisedSteps, RowDrift, TRIAL, lowest_bound, raised_from};
+use super::raised::{RowDrift, TRIAL, lowest_bound, raised_from};
 use super::table::{CEILING_NS, CELL, ENGINE, RowId, TABLE, step};
 use super::ticks::{self, Rate};
 use crate::clock::{thread_blocks, thread_cpu_ns};
-use crate::profile::Profile;
 use leasehold_preempt::HostSteps;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::marker::PhantomData;
 use std::sync::Arc;
 use wasmtime::CallHook;
@@ -178,7 +178,9 @@ struct Watch {
     began: Cell<u64>,
     /// Whether the step goes on with the call of an earlier one.
     continues: Cell<bool>,
-    counts: [Count; TABLE.len()],
+    /// Of each row; none on a thread that is no cell's. All threads of the process have a watch, and each would get
+    /// its own 30 KB with its stack.
+    counts: OnceCell<Box<[Count]>>,
     /// When the thread's processor time was read last, ticks; 0 if the thread slept since.
     base: Cell<u64>,
     base_cpu_ns: Cell<u64>,
@@ -204,7 +206,7 @@ thread_local! {
             next: Cell::new(INSTRUCTION),
             began: Cell::new(0),
             continues: Cell::new(false),
-            counts: [const { Count::NEW }; TABLE.len()],
+            counts: OnceCell::new(),
             base: Cell::new(0),
             base_cpu_ns: Cell::new(0),
             base_blocks: Cell::new(0),
@@ -216,17 +218,26 @@ thread_local! {
 }
 
 thread_local! {
-    /// Each step of each row, ticks, while steps are sampled: for calibration. Apart from the watch, which
-    /// has nothing to be dropped and is found the faster for it.
+    /// Each step of each row, ticks, while steps are sampled: for calibration.
     static SAMPLED: RefCell<Option<Vec<Vec<u64>>>> = const { RefCell::new(None) };
 }
 
 thread_local! {
     /// Where rows are raised, and what the host itself adds to a step, ns; nowhere while steps are sampled.
-    static RAISED: RefCell<Option<(Arc<RaisedSteps>, u64)>> = const { RefCell::new(None) };
+    static RAISED: RefCell<Option<(Arc<RowBounds>, u64)>> = const { RefCell::new(None) };
 }
 
 impl Watch {
+    #[inline]
+    fn counts(&self) -> &[Count] {
+        self.counts.get().map_or(&[], |counts| counts)
+    }
+
+    #[inline]
+    fn count(&self, row: RowId) -> Option<&Count> {
+        self.counts().get(usize::from(row.0))
+    }
+
     fn update(&self, change: impl FnOnce(&mut Position)) {
         let mut at = self.at.get();
         change(&mut at);
@@ -249,7 +260,9 @@ impl Watch {
     #[inline]
     fn end(&self) {
         let took = ticks::now().wrapping_sub(self.began.get());
-        let count = &self.counts[self.at.get().row.0 as usize];
+        let Some(count) = self.count(self.at.get().row) else {
+            return;
+        };
         count.steps.set(count.steps.get() + 1);
         if took > count.notable.get() {
             self.note(count, took);
@@ -317,7 +330,9 @@ impl Watch {
 
     /// Lowers a row if it was raised and the steps of a whole trial would have kept a lower bound.
     fn settle(&self, row: RowId) {
-        let count = &self.counts[row.0 as usize];
+        let Some(count) = self.count(row) else {
+            return;
+        };
         let steps = count.steps.get() - count.trial_from.get();
         let Some(rate) = self.rate.get().filter(|_| steps >= TRIAL) else {
             return;
@@ -399,33 +414,34 @@ impl Watch {
 }
 
 /// Sets the limits of this thread's steps: what the rows say, and for each what the host itself adds
-/// to a piece of work at most. Rows that are exceeded too often are raised in `raised`.
-pub(crate) fn enter(profile: &Profile, raised: Arc<RaisedSteps>) {
-    RAISED.set(Some((raised, profile.added_ns())));
+/// to a piece of work at most, ns. Rows that are exceeded too often are raised in `bounds`.
+pub(crate) fn enter(bounds: Arc<RowBounds>, added_ns: u64) {
     let rate = Rate::here();
     WATCH.with(|watch| {
         watch.rate.set(Some(rate));
-        watch.fault_ns.set(profile.longest_fault_ns());
+        watch.fault_ns.set(bounds.fault_ns());
         watch.span.set(rate.ticks(SPAN_NS));
-        for row in RowId::all() {
-            let mut row_ns = profile.longest_step_ns(row);
+        let counts = || TABLE.iter().map(|_| Count::NEW).collect();
+        let counts = watch.counts.get_or_init(counts);
+        for (row, count) in RowId::all().zip(counts) {
+            let mut row_ns = bounds.calibrated_ns(row);
             if row == STRING {
                 // All that is unnamed of a program in which there may be any.
-                row_ns = row_ns.max(profile.longest_step_ns(INSTRUCTION));
+                row_ns = row_ns.max(bounds.calibrated_ns(INSTRUCTION));
             }
-            let limit_ns = row_ns + profile.added_ns();
-            let count = &watch.counts[row.0 as usize];
+            let limit_ns = row_ns + added_ns;
             count.limit.set(rate.ticks(limit_ns));
             count.calibrated.set(rate.ticks(limit_ns));
         }
     });
+    RAISED.set(Some((bounds, added_ns)));
 }
 
 /// Lowers the rows that were raised and need it no more: for what is admitted next. Some hundred
 /// nanoseconds.
 pub(crate) fn settle() {
     WATCH.with(|watch| {
-        for (row, count) in RowId::all().zip(&watch.counts) {
+        for (row, count) in RowId::all().zip(watch.counts()) {
             if count.is_raised() {
                 watch.settle(row);
             }
@@ -440,7 +456,7 @@ pub(crate) fn sample() {
         RAISED.set(None);
         if let Some(rate) = watch.rate.get() {
             // A step that was longer only because the host took the processor is no sample.
-            for count in &watch.counts {
+            for count in watch.counts() {
                 count.limit.set(rate.ticks(CEILING_NS));
                 count.calibrated.set(rate.ticks(CEILING_NS));
             }
@@ -624,7 +640,7 @@ pub(crate) fn slept() {
 
 /// How long a step of a row may be for tenants from now on, ns, if the row was raised.
 fn raised(row: RowId) -> Option<u64> {
-    RAISED.with_borrow(|raised| raised.as_ref().and_then(|(raised, _)| raised.of(row)))
+    RAISED.with_borrow(|raised| raised.as_ref().and_then(|(raised, _)| raised.raised(row)))
 }
 
 /// What the host itself may add to a step, ns; nothing while steps are sampled.
@@ -638,7 +654,7 @@ pub(crate) fn uses() -> Vec<StepUse> {
         let Some(rate) = watch.rate.get() else {
             return Vec::new();
         };
-        let seen = RowId::all().zip(&watch.counts);
+        let seen = RowId::all().zip(watch.counts());
         seen.filter(|(_, count)| count.steps.get() > 0)
             .map(|(row, count)| StepUse {
                 row,
@@ -660,7 +676,7 @@ mod tests {
         CEILING_NS, SAMPLED, hook, next, resume, sample, slept, suspend, take_samples, uses,
     };
     use super::{
-        INSTANTIATE, INSTRUCTION, Position, RaisedSteps, STRING, TRIAL, enter, name_next, settle,
+        INSTANTIATE, INSTRUCTION, Position, RowBounds, STRING, TRIAL, enter, name_next, settle,
     };
     use super::{RowId, was_kept_waiting};
     use crate::profile::Profile;
@@ -698,9 +714,16 @@ mod tests {
         (0..7).map(|_| round()).fold(f64::MAX, f64::min)
     }
 
+    /// Sets the limits of the test's thread.
+    fn watched(profile: &Profile) -> Arc<RowBounds> {
+        let bounds = Arc::new(RowBounds::calibrated(profile));
+        enter(bounds.clone(), profile.added_ns());
+        bounds
+    }
+
     #[test]
     fn watching_a_host_call_takes_less_than_a_microsecond() {
-        enter(&Profile::free(), Arc::default());
+        watched(&Profile::free());
         let (without, with) = (call_ns(false), call_ns(true));
         println!("{without:.1} ns without the watch, {with:.1} ns with it");
         // Two readings of the clock; the margin allows for unoptimised builds and busy hosts.
@@ -710,7 +733,7 @@ mod tests {
     #[test]
     fn a_thread_that_blocked_was_not_kept_waiting_by_the_host() {
         assert!(!was_kept_waiting(0), "nothing was read yet");
-        enter(&Profile::free(), Arc::default());
+        watched(&Profile::free());
         resume(Position::START);
         assert!(was_kept_waiting(0));
         assert!(!was_kept_waiting(1_000_000_000), "it ran");
@@ -725,7 +748,7 @@ mod tests {
 
     #[test]
     fn of_each_call_of_an_import_the_longest_step_is_sampled() {
-        enter(&Profile::free(), Arc::default());
+        watched(&Profile::free());
         sample();
         let import = RowId::find("wasi:io/poll", "poll").expect("a row");
         resume(Position::START);
@@ -755,9 +778,8 @@ mod tests {
 
     #[test]
     fn steps_that_are_too_long_too_often_raise_their_row() {
-        let raised = Arc::<RaisedSteps>::default();
         let profile = Profile::free();
-        enter(&profile, raised.clone());
+        let bounds = watched(&profile);
         let too_long = Duration::from_nanos(10 * (CEILING_NS + profile.added_ns()));
         // Some may be disturbed.
         for _ in 0..100 {
@@ -766,15 +788,14 @@ mod tests {
             while began.elapsed() < too_long {}
             suspend();
         }
-        let ns = raised.of(INSTANTIATE).expect("raised");
+        let ns = bounds.raised(INSTANTIATE).expect("raised");
         assert!(ns >= CEILING_NS / 4 * 5, "{ns}");
     }
 
     #[test]
     fn what_is_counted_as_too_long_was_longer_than_the_limit_that_is_reported() {
-        let raised = Arc::<RaisedSteps>::default();
         let profile = Profile::free();
-        enter(&profile, raised.clone());
+        let bounds = watched(&profile);
         let used = || {
             let used = uses().into_iter().find(|used| used.row == INSTANTIATE);
             used.expect("steps")
@@ -798,15 +819,14 @@ mod tests {
                 "{used:?}"
             );
         }
-        assert!(raised.of(INSTANTIATE).is_some());
+        assert!(bounds.raised(INSTANTIATE).is_some());
         assert!(used().exceeded > 0);
     }
 
     #[test]
     fn a_raised_row_falls_when_a_trial_of_its_steps_kept_what_was_calibrated() {
-        let raised = Arc::<RaisedSteps>::default();
         let profile = Profile::free();
-        enter(&profile, raised.clone());
+        let bounds = watched(&profile);
         let too_long = Duration::from_nanos(10 * (CEILING_NS + profile.added_ns()));
         for _ in 0..100 {
             resume(Position::START);
@@ -815,7 +835,7 @@ mod tests {
             suspend();
         }
         settle();
-        assert!(raised.of(INSTANTIATE).is_some(), "there was no trial");
+        assert!(bounds.raised(INSTANTIATE).is_some(), "there was no trial");
         // A disturbed step restarts the trial. Steps that may exceed the row are not counted in it.
         for nth in 0..20 * TRIAL {
             let making_ns = 100 * too_long.as_nanos() as u64;
@@ -823,17 +843,17 @@ mod tests {
             let began = Instant::now();
             while nth % 10_000 == 0 && began.elapsed() < too_long {}
             suspend();
-            if raised.of(INSTANTIATE).is_none() {
+            if bounds.raised(INSTANTIATE).is_none() {
                 break;
             }
             settle();
         }
-        assert_eq!(raised.of(INSTANTIATE), None);
+        assert_eq!(bounds.raised(INSTANTIATE), None);
     }
 
     #[test]
     fn what_is_unnamed_is_a_string_where_components_may_pass_each_other_some() {
-        enter(&Profile::free(), Arc::default());
+        watched(&Profile::free());
         let steps = |is_composed| {
             resume(Position::start(0, is_composed, None));
             hook(CallHook::CallingWasm);
@@ -855,7 +875,7 @@ mod tests {
     #[test]
     fn a_step_that_blocks_is_too_long_itself_and_not_disturbed() {
         let profile = Profile::free();
-        enter(&profile, Arc::default());
+        watched(&profile);
         for _ in 0..10 {
             resume(Position::START);
             std::thread::sleep(Duration::from_nanos(10 * (CEILING_NS + profile.added_ns())));

@@ -3,7 +3,7 @@
 use crate::overhead::HostTime;
 use anyhow::Context;
 use leasehold_cell::profile::Profile;
-use leasehold_cell::steps::Reach;
+use leasehold_cell::steps::{Reach, RowBounds};
 use leasehold_cell::{KillDelay, Program, kill_bound, reservation_for_ends};
 use leasehold_reserve::admission::admit;
 use leasehold_reserve::{Contract, Order};
@@ -34,12 +34,13 @@ impl Deadlines {
         directory: &Path,
         profile: &Profile,
     ) -> anyhow::Result<Self> {
+        let bounds = RowBounds::calibrated(profile);
         let mut longest_step_ns = 0;
         for guest in guests {
             let lease = lease(guest.budget).context(guest.name)?;
             let reach = Program::reach_in(&directory.join(guest.file), None);
             let reach = reach.unwrap_or_else(|_| Reach::any());
-            longest_step_ns = longest_step_ns.max(reach.longest_under(profile, &lease).1);
+            longest_step_ns = longest_step_ns.max(reach.longest_under(&bounds, &lease).1);
         }
         let preemption = HostTime::of_preemption(None, Some(profile));
         let (overhead, background) = (preemption.overhead(), Contract::background(longest_step_ns));

@@ -357,10 +357,11 @@ mod tests {
 
     #[test]
     fn a_write_is_long_unless_the_host_is_known_to_have_had_the_processor() {
-        use crate::steps::watch;
+        use crate::steps::{RowBounds, watch};
         let write = || Kind::Bytes.begin(0).was_long(60_000_000_000);
         assert_eq!(write(), Some(Long::Waited), "nothing is known");
-        watch::enter(&crate::profile::Profile::free(), std::sync::Arc::default());
+        let bounds = RowBounds::calibrated(&crate::profile::Profile::free());
+        watch::enter(std::sync::Arc::new(bounds), 0);
         watch::resume(watch::Position::START);
         assert_eq!(write(), Some(Long::Waited), "it ran all the time");
         watch::suspend();

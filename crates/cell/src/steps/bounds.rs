@@ -1,0 +1,96 @@
+//! How long a step of each row may be: what was calibrated, or what a cell has raised it to.
+//!
+//! The bounds are looked up by place, and made once for a cell or an admission: a start of a tenant compares those of all
+//! rows that its program reaches, some hundred of a component. A profile has them by name.
+
+use super::table::{RowId, TABLE};
+use crate::profile::Profile;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+/// The bounds of all rows on this host: raised by a cell's thread, read where tenants are admitted.
+#[derive(Debug)]
+pub struct RowBounds {
+    calibrated_ns: [u64; TABLE.len()],
+    fault_ns: u64,
+    /// Zero for a row that was not raised.
+    raised_ns: [AtomicU64; TABLE.len()],
+}
+
+impl RowBounds {
+    /// The bounds that a profile has, of which none was raised. Costs some 100 µs.
+    pub fn calibrated(profile: &Profile) -> Self {
+        let mut calibrated_ns = [0; TABLE.len()];
+        for row in RowId::all() {
+            calibrated_ns[usize::from(row.0)] = profile.longest_step_ns(row);
+        }
+        Self {
+            calibrated_ns,
+            fault_ns: profile.longest_fault_ns(),
+            raised_ns: [const { AtomicU64::new(0) }; TABLE.len()],
+        }
+    }
+
+    /// How long a step of a row may be for tenants that are admitted now, ns.
+    pub fn ns(&self, row: RowId) -> u64 {
+        self.calibrated_ns(row)
+            .max(self.raised(row).unwrap_or_default())
+    }
+
+    /// How long a fault of a tenant that pages may be, ns.
+    pub const fn fault_ns(&self) -> u64 {
+        self.fault_ns
+    }
+
+    pub(super) const fn calibrated_ns(&self, row: RowId) -> u64 {
+        self.calibrated_ns[row.0 as usize]
+    }
+
+    /// How long a step of a row may be, ns, if it was raised.
+    pub(super) fn raised(&self, row: RowId) -> Option<u64> {
+        let ns = self.raised_ns[usize::from(row.counted_as().0)].load(Relaxed);
+        (ns > 0).then_some(ns)
+    }
+
+    pub(super) fn raise(&self, row: RowId, ns: u64) {
+        self.raised_ns[usize::from(row.0)].fetch_max(ns, Relaxed);
+    }
+
+    /// Lowers a row: to so many ns, or to what was calibrated.
+    pub(super) fn lower(&self, row: RowId, ns: Option<u64>) {
+        self.raised_ns[usize::from(row.0)].store(ns.unwrap_or(0), Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RowBounds;
+    use crate::profile::Profile;
+    use crate::steps::{CEILING_NS, Reach, RowId};
+    use leasehold_lease::Lease;
+
+    #[test]
+    fn rows_that_are_counted_as_another_are_raised_with_it() {
+        let bounds = RowBounds::calibrated(&Profile::free());
+        let row = |name| RowId::find("engine", name).expect("a row");
+        bounds.raise(row("instantiate"), 125_000);
+        assert_eq!(bounds.raised(row("instantiate")), Some(125_000));
+        assert_eq!(bounds.raised(row("data segments")), Some(125_000));
+        assert_eq!(bounds.raised(row("store drop")), None);
+        bounds.raise(row("instantiate"), 1);
+        assert_eq!(
+            bounds.raised(row("instantiate")),
+            Some(125_000),
+            "raising lowers nothing"
+        );
+    }
+
+    #[test]
+    fn tenants_are_admitted_with_the_rows_that_were_raised() {
+        let bounds = RowBounds::calibrated(&Profile::free());
+        let longest = || Reach::any().longest_under(&bounds, &Lease::default());
+        assert_eq!(longest().1, CEILING_NS);
+        let row = RowId::find("engine", "store drop").expect("a row");
+        bounds.raise(row, 125_000);
+        assert_eq!(longest(), (row, 125_000));
+    }
+}
