@@ -74,7 +74,7 @@ pub(crate) struct Turn {
 /// The tasks of a cell and the scheduler that picks one.
 pub(crate) struct Dispatcher {
     scheduler: Scheduler,
-    /// The kind of each task, by its place in the scheduler.
+    /// The kind of each task, by its place in the scheduler: of those places that have been used.
     tasks: Vec<Option<(TaskId, Work, Share)>>,
     /// The task that ran last, unless the cell was idle since.
     last: Option<TaskId>,
@@ -97,7 +97,7 @@ impl Dispatcher {
         .with_redispatch(redispatch_ns(config));
         Self {
             scheduler,
-            tasks: vec![None; tasks as usize],
+            tasks: Vec::with_capacity(tasks as usize),
             last: None,
         }
     }
@@ -194,7 +194,11 @@ impl Dispatcher {
     /// When the cell has no place for another task.
     pub(crate) fn add(&mut self, share: &Share, work: Work) -> Result<TaskId, Refused> {
         let task = self.scheduler.add_task(share.server)?;
-        self.tasks[task.index()] = Some((task, work, share.clone()));
+        let place = task.index();
+        if place >= self.tasks.len() {
+            self.tasks.resize(place + 1, None);
+        }
+        self.tasks[place] = Some((task, work, share.clone()));
         Ok(task)
     }
 

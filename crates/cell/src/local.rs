@@ -82,17 +82,18 @@ pub(crate) struct Local {
 }
 
 thread_local! {
-    static LOCAL: RefCell<Option<Local>> = const { RefCell::new(None) };
+    /// Apart from the thread's own memory, of which every thread of the process would get as much.
+    static LOCAL: RefCell<Option<Box<Local>>> = const { RefCell::new(None) };
 }
 
 /// Gives this thread its cell state, until [`leave`].
 pub(crate) fn enter(local: Local) {
-    LOCAL.with(|cell| *cell.borrow_mut() = Some(local));
+    LOCAL.set(Some(Box::new(local)));
 }
 
 /// Takes the cell state away from this thread.
 pub(crate) fn leave() -> Option<Local> {
-    LOCAL.with(|cell| cell.borrow_mut().take())
+    LOCAL.take().map(|local| *local)
 }
 
 /// Runs `f` on this cell's state. About a nanosecond.

@@ -4,6 +4,7 @@
 //! identifier that the cell chose. Nothing here allocates after start.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::num::NonZeroU32;
 
 use leasehold_abi::Errno;
@@ -64,10 +65,11 @@ pub(crate) struct Execution {
 /// The table of executions.
 #[derive(Debug)]
 pub(crate) struct Executions {
-    records: Box<[Option<Execution>]>,
-    /// Numbers of free records: a stack.
-    free: Box<[u32]>,
-    used: usize,
+    /// Those that have been used, with room for all.
+    records: Vec<Option<Execution>>,
+    /// Those of them that are free.
+    free: Vec<Number>,
+    most: usize,
     /// Open-addressed hash table from identifiers to numbers, at most half full.
     index: Box<[Option<Number>]>,
     woken: List,
@@ -80,9 +82,9 @@ impl Executions {
     pub(crate) fn new(most: u32) -> Self {
         let most = most.clamp(1, 1 << 24);
         Executions {
-            records: (0..most).map(|_| None).collect(),
-            free: (1..=most).rev().collect(),
-            used: 0,
+            records: Vec::with_capacity(most as usize),
+            free: Vec::with_capacity(most as usize),
+            most: most as usize,
             index: (0..most.next_power_of_two() * 2).map(|_| None).collect(),
             woken: List::default(),
             most_urgent: None,
@@ -113,7 +115,7 @@ impl Executions {
 
     /// Whether [`insert`](Self::insert) has a record left, and none for this identifier.
     pub(crate) fn admits(&self, id: ExecutionId) -> Result<(), Errno> {
-        if self.used == self.free.len() {
+        if self.free.is_empty() && self.records.len() == self.most {
             return Err(Errno::Limit);
         }
         if self.find(id).is_some() {
@@ -125,10 +127,7 @@ impl Executions {
 
     /// Adds an execution that was [admitted](Self::admits).
     pub(crate) fn insert(&mut self, id: ExecutionId, tenant: TenantId, role: Role, stop: LinkId) {
-        let number = NonZeroU32::new(self.free[self.free.len() - 1 - self.used])
-            .map(Number)
-            .expect("numbers start at 1");
-        self.used += 1;
+        let number = self.free.pop().unwrap_or_else(|| self.unused());
         let at = self.probe(id);
         self.index[at] = Some(number);
         self.records[place(number)] = Some(Execution {
@@ -142,6 +141,14 @@ impl Executions {
             previous: None,
             next: None,
         });
+    }
+
+    /// The number of a record that was never used.
+    fn unused(&mut self) -> Number {
+        self.records.push(None);
+        let number = u32::try_from(self.records.len()).ok();
+        let number = number.and_then(NonZeroU32::new).map(Number);
+        number.expect("numbers start at 1, and are few")
     }
 
     /// Removes an execution whose scrub entry is unlinked: it leaves its queue or passes on
@@ -170,9 +177,7 @@ impl Executions {
             }
         }
         self.index[hole] = None;
-        self.used -= 1;
-        let top = self.free.len() - 1 - self.used;
-        self.free[top] = number.0.get();
+        self.free.push(number);
         self.records[place(number)].take()
     }
 

@@ -2,10 +2,10 @@
 //! in constant time, adding and taking out any node takes O(log n) in the worst case, and nothing
 //! is allocated after construction. A node is in one heap of the pool at most.
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::id::{Index, NOWHERE};
+use crate::places::at_mut;
 
 #[derive(Debug, Clone, Copy)]
 struct Node {
@@ -26,7 +26,7 @@ const OUTSIDE: Node = Node {
     rank: 0,
 };
 
-/// The heaps, and their nodes.
+/// The heaps, and their nodes: those that have been used.
 #[derive(Debug)]
 pub(crate) struct Heaps {
     roots: Vec<Index>,
@@ -37,15 +37,20 @@ impl Heaps {
     /// `heaps` empty heaps for nodes below `nodes`.
     pub(crate) fn new(heaps: u32, nodes: u32) -> Self {
         Heaps {
-            roots: vec![NOWHERE; heaps as usize],
-            nodes: vec![OUTSIDE; nodes as usize],
+            roots: Vec::with_capacity(heaps as usize),
+            nodes: Vec::with_capacity(nodes as usize),
         }
+    }
+
+    #[inline]
+    fn root(&self, heap: Index) -> Index {
+        self.roots.get(heap as usize).copied().unwrap_or(NOWHERE)
     }
 
     /// The node with the smallest key, and the key.
     #[inline]
     pub(crate) fn first(&self, heap: Index) -> Option<(u64, Index)> {
-        let root = self.roots[heap as usize];
+        let root = self.root(heap);
         (root != NOWHERE).then(|| (self.nodes[root as usize].key, root))
     }
 
@@ -65,27 +70,28 @@ impl Heaps {
 
     #[inline]
     pub(crate) fn contains(&self, node: Index) -> bool {
-        self.nodes[node as usize].rank != 0
+        let node = self.nodes.get(node as usize);
+        node.is_some_and(|node| node.rank != 0)
     }
 
     /// Adds a node that is in no heap.
     pub(crate) fn insert(&mut self, heap: Index, node: Index, key: u64) {
         debug_assert!(!self.contains(node), "node {node} is in a heap already");
-        self.nodes[node as usize] = Node {
+        *at_mut(&mut self.nodes, node, OUTSIDE) = Node {
             key,
             rank: 1,
             ..OUTSIDE
         };
-        let root = self.merge(self.roots[heap as usize], node);
+        let root = self.merge(self.root(heap), node);
         self.set_root(heap, root);
     }
 
     /// Takes a node out of `heap`, if it is in it.
     pub(crate) fn remove(&mut self, heap: Index, node: Index) {
-        let taken = core::mem::replace(&mut self.nodes[node as usize], OUTSIDE);
-        if taken.rank == 0 {
+        if !self.contains(node) {
             return;
         }
+        let taken = core::mem::replace(&mut self.nodes[node as usize], OUTSIDE);
         self.set_parent(taken.left, NOWHERE);
         self.set_parent(taken.right, NOWHERE);
         let merged = self.merge(taken.left, taken.right);
@@ -116,16 +122,16 @@ impl Heaps {
     /// Empties a heap without visiting its nodes: each must be [`reset`](Self::reset) before it
     /// is used again.
     pub(crate) fn clear(&mut self, heap: Index) {
-        self.roots[heap as usize] = NOWHERE;
+        *at_mut(&mut self.roots, heap, NOWHERE) = NOWHERE;
     }
 
     /// Makes a node one that is in no heap, without looking at the heap it may claim to be in.
     pub(crate) fn reset(&mut self, node: Index) {
-        self.nodes[node as usize] = OUTSIDE;
+        *at_mut(&mut self.nodes, node, OUTSIDE) = OUTSIDE;
     }
 
     fn set_root(&mut self, heap: Index, root: Index) {
-        self.roots[heap as usize] = root;
+        *at_mut(&mut self.roots, heap, NOWHERE) = root;
         self.set_parent(root, NOWHERE);
     }
 

@@ -96,6 +96,7 @@ mod heaps;
 mod id;
 mod join;
 mod lists;
+mod places;
 mod put_off;
 mod random;
 mod ready;

@@ -2,7 +2,6 @@
 //! heap by their wake-up times, one of each per server (SPR §V-D leaves servers of several tasks
 //! to future work).
 
-use alloc::vec;
 use alloc::vec::Vec;
 
 use crate::contract::Nanos;
@@ -25,36 +24,35 @@ pub(crate) struct Tasks {
     ready: Lists,
     /// The tasks of each server that have a wake-up time.
     sleeping: Heaps,
-    /// All tasks of each server, and in the last list all free places.
+    /// In the first list all free places, then all tasks of each server.
     members: Lists,
-    free: Index,
+    capacity: u32,
+}
+
+const FREE: Index = 0;
+
+/// The list of a server's tasks.
+const fn members_of(server: Index) -> Index {
+    server + 1
 }
 
 impl Tasks {
     pub(crate) fn new(servers: u32, tasks: u32) -> Self {
-        let mut members = Lists::new(servers + 1, tasks);
-        for place in 0..tasks {
-            members.push_back(servers, place);
-        }
-        let place = Task {
-            generation: 0,
-            server: None,
-        };
         Tasks {
-            places: vec![place; tasks as usize],
+            places: Vec::with_capacity(tasks as usize),
             ready: Lists::new(servers, tasks),
             sleeping: Heaps::new(servers, tasks),
-            members,
-            free: servers,
+            members: Lists::new(servers.saturating_add(1), tasks),
+            capacity: tasks,
         }
     }
 
     /// Adds a blocked task to a server.
     pub(crate) fn add(&mut self, server: ServerId) -> Result<TaskId, Refused> {
-        let index = self.members.pop_front(self.free).ok_or(Refused::Tasks)?;
+        let index = self.take_place().ok_or(Refused::Tasks)?;
         self.ready.reset(index);
         self.sleeping.reset(index);
-        self.members.push_back(server.index, index);
+        self.members.push_back(members_of(server.index), index);
         let task = &mut self.places[index as usize];
         // Wraps after four thousand million tasks in one place.
         task.generation = task.generation.wrapping_add(1);
@@ -65,12 +63,26 @@ impl Tasks {
         })
     }
 
+    /// Takes a free place, or one that was never used.
+    fn take_place(&mut self) -> Option<Index> {
+        self.members.pop_front(FREE).or_else(|| {
+            let unused = self.places.len() as u32;
+            (unused < self.capacity).then(|| {
+                self.places.push(Task {
+                    generation: 0,
+                    server: None,
+                });
+                unused
+            })
+        })
+    }
+
     /// Removes a task, which makes its id stale.
     pub(crate) fn remove(&mut self, server: Index, task: Index) {
         self.ready.remove(task);
         self.sleeping.remove(server, task);
         self.members.remove(task);
-        self.members.push_back(self.free, task);
+        self.members.push_back(FREE, task);
         self.places[task as usize].server = None;
     }
 
@@ -79,7 +91,7 @@ impl Tasks {
     pub(crate) fn remove_all(&mut self, server: Index) {
         self.ready.clear(server);
         self.sleeping.clear(server);
-        self.members.splice(server, self.free);
+        self.members.splice(members_of(server), FREE);
     }
 
     /// The server of a task; whether that has been removed is not checked.
@@ -156,7 +168,7 @@ impl Tasks {
 
     /// The tasks of a server.
     pub(crate) fn of(&self, server: Index) -> impl Iterator<Item = Index> {
-        let mut next = self.members.first(server).unwrap_or(NOWHERE);
+        let mut next = self.members.first(members_of(server)).unwrap_or(NOWHERE);
         core::iter::from_fn(move || {
             let task = next;
             (task != NOWHERE).then(|| {
