@@ -4,8 +4,8 @@ use crate::error::{OpenError, StoreError};
 use crate::file::BoundedFile;
 use crate::limits::{ENTRY_BYTES, KEY_BYTES, VALUE_BYTES};
 use redb::{
-    Builder, Database, DatabaseError, ReadableDatabase as _, ReadableTable as _, StorageError,
-    Table, TableDefinition, TableError, WriteTransaction,
+    Builder, Database, DatabaseError, ReadOnlyTable, ReadableDatabase as _, ReadableTable as _,
+    StorageError, Table, TableDefinition, TableError, WriteTransaction,
 };
 use std::fs::{OpenOptions, TryLockError};
 use std::io::ErrorKind;
@@ -70,6 +70,17 @@ fn check(key: &str) -> Result<(), StoreError> {
         true => Ok(()),
         false => Err(StoreError::Key),
     }
+}
+
+type Entries = ReadOnlyTable<&'static str, (u64, &'static [u8])>;
+
+fn value(entries: Option<&Entries>, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
+    check(key)?;
+    let Some(entries) = entries else {
+        return Ok(None);
+    };
+    let entry = entries.get(key).map_err(failed)?;
+    Ok(entry.map(|entry| entry.value().1.to_vec()))
 }
 
 /// The tables, while they are changed.
@@ -243,22 +254,26 @@ impl Store {
         })
     }
 
+    /// Reads the entries as they are at one instant; `None` if nothing was ever set.
+    fn read<T>(
+        &self,
+        read: impl Fn(Option<&Entries>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        self.with(|database| {
+            let begun = database.begin_read().map_err(failed)?;
+            match begun.open_table(ENTRIES) {
+                Err(TableError::TableDoesNotExist(_)) => read(None),
+                entries => read(Some(&entries.map_err(failed)?)),
+            }
+        })
+    }
+
     /// The value of a key.
     ///
     /// # Errors
     /// When the key is too long, or the file fails; so it is with all operations.
     pub fn get(&self, key: &str) -> Result<Option<Vec<u8>>, StoreError> {
-        check(key)?;
-        self.with(|database| {
-            let begun = database.begin_read().map_err(failed)?;
-            let entries = match begun.open_table(ENTRIES) {
-                // Nothing was ever set.
-                Err(TableError::TableDoesNotExist(_)) => return Ok(None),
-                entries => entries.map_err(failed)?,
-            };
-            let entry = entries.get(key).map_err(failed)?;
-            Ok(entry.map(|entry| entry.value().1.to_vec()))
-        })
+        self.read(|entries| value(entries, key))
     }
 
     /// Whether a key is there.
@@ -269,19 +284,21 @@ impl Store {
         self.get(key).map(|value| value.is_some())
     }
 
-    /// The keys that are there of these, with their values, which are at most `most` bytes together.
+    /// The keys that are there of these, with their values at one instant, which are at most `most` bytes together.
     ///
     /// # Errors
     /// As [`Store::get`]; [`StoreError::Answer`] if there are more.
     pub fn get_many(&self, keys: &[String], most: usize) -> Result<Vec<Option<Pair>>, StoreError> {
-        let mut left = most;
-        let pair = |key: &String| {
-            let value = self.get(key)?;
-            let bytes = value.as_ref().map_or(0, |value| key.len() + value.len());
-            left = left.checked_sub(bytes).ok_or(StoreError::Answer(most))?;
-            Ok(value.map(|value| (key.clone(), value)))
-        };
-        keys.iter().map(pair).collect()
+        self.read(|entries| {
+            let mut left = most;
+            let pair = |key: &String| {
+                let value = value(entries, key)?;
+                let bytes = value.as_ref().map_or(0, |value| key.len() + value.len());
+                left = left.checked_sub(bytes).ok_or(StoreError::Answer(most))?;
+                Ok(value.map(|value| (key.clone(), value)))
+            };
+            keys.iter().map(pair).collect()
+        })
     }
 
     /// Sets the values of keys, all of them or none.

@@ -156,6 +156,26 @@ fn keys_values_and_answers_have_their_bounds() {
 }
 
 #[test]
+fn values_that_are_set_together_are_read_together() {
+    let (_directory, store) = open(1 << 20);
+    let keys = ["one".to_owned(), "other".to_owned()];
+    let both = |number: u32| {
+        let pair = |key: &String| (key.clone(), number.to_le_bytes().to_vec());
+        keys.each_ref().map(pair)
+    };
+    store.set(&both(0)).expect("set");
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| (1..=300).try_for_each(|number| store.set(&both(number))));
+        while !writer.is_finished() {
+            let read = store.get_many(&keys, 1000).expect("an answer");
+            let values: Vec<_> = read.into_iter().flatten().map(|(_, value)| value).collect();
+            assert_eq!(values[0], values[1]);
+        }
+        writer.join().expect("no panic").expect("set");
+    });
+}
+
+#[test]
 fn a_store_that_is_full_can_be_emptied_and_its_file_stays_within_its_bound() {
     const QUOTA: u64 = 4 << 20;
     let (directory, store) = open(QUOTA);
