@@ -45,13 +45,23 @@ impl Attachment {
     }
 
     /// The mapping of the next page that is mapped, in the order of addresses, so that what is freed lies side by side;
-    /// begins again after the last.
+    /// `None` if the next block of records has none. Begins again after the last. Takes as long as a page.
     pub(crate) fn next_mapped(&mut self) -> Option<At<Mapping>> {
         let is_mapped = |at: &At<Mapping>| !at.is_nil();
-        let page = self.table.find_from(self.swept as usize, is_mapped);
-        let page = page.or_else(|| self.table.find_from(0, is_mapped))?;
-        self.swept = page as u32;
-        Some(self.table[page])
+        match self.table.find_in_block(self.swept as usize, is_mapped) {
+            Ok(page) => {
+                self.swept = page as u32;
+                Some(self.table[page])
+            }
+            Err(next) => {
+                self.swept = if next < self.table.len() {
+                    next as u32
+                } else {
+                    0
+                };
+                None
+            }
+        }
     }
 
     /// The mapping of the page to look at next, or [`At::NIL`]; begins again after the last.

@@ -60,8 +60,11 @@ impl<B: Backend> Pager<B> {
         let Some(&attachment) = self.reservations.at(index).attachments.last() else {
             return 0;
         };
-        if let Some(at) = self.attachments.at_mut(attachment).next_mapped() {
-            self.take_back_page(at);
+        let gone = self.attachments.at_mut(attachment);
+        if gone.mapped > 0 {
+            if let Some(at) = gone.next_mapped() {
+                self.take_back_page(at);
+            }
             return 1;
         }
         match self.shed(attachment) {

@@ -65,18 +65,26 @@ impl<T: Copy> Sparse<T> {
         None
     }
 
-    /// The first entry from `at` on that was written to and `is` so, if there is one. O(entries of the blocks in
-    /// between that were made, and blocks that were not).
-    pub fn find_from(&self, at: usize, is: impl Fn(&T) -> bool) -> Option<usize> {
-        let mut within = at % BLOCK;
-        for (number, block) in self.blocks.iter().enumerate().skip(at / BLOCK) {
-            let rest = block.as_ref().map(|block| &block[within..]);
-            if let Some(found) = rest.and_then(|rest| rest.iter().position(&is)) {
-                return Some(number * BLOCK + within + found);
-            }
-            within = 0;
-        }
-        None
+    /// Looks for an entry that `is` so in the first block from `at` on that was made: returns the first one there, from
+    /// `at` on.
+    ///
+    /// # Errors
+    /// Where to look next, if that block has none; the length of the table if there is no such block.
+    ///
+    /// O(entries of a block, and blocks in between that were never made).
+    pub fn find_in_block(&self, at: usize, is: impl Fn(&T) -> bool) -> Result<usize, usize> {
+        let first = at / BLOCK;
+        let made = self.blocks.iter().enumerate().skip(first);
+        let mut next = made.filter_map(|(number, block)| Some((number, block.as_ref()?)));
+        let Some((number, block)) = next.next() else {
+            return Err(self.length);
+        };
+        let within = if number == first { at % BLOCK } else { 0 };
+        let found = block[within..].iter().position(is);
+        let behind = (number + 1) * BLOCK;
+        found.map_or(Err(behind.min(self.length)), |found| {
+            Ok(number * BLOCK + within + found)
+        })
     }
 
     /// All entries in order.
@@ -136,10 +144,35 @@ mod tests {
             assert!(table.iter().eq(model.iter()));
             for at in 0..length {
                 let next = model.iter().skip(at).position(|&entry| entry > 7);
-                assert_eq!(table.find_from(at, |&entry| entry > 7), next.map(|next| at + next));
+                let mut found = Err(at);
+                while let Err(at) = found && at < length {
+                    found = table.find_in_block(at, |&entry| entry > 7);
+                }
+                assert_eq!(found.ok(), next.map(|next| at + next));
             }
             assert_eq!((table.len(), table.get(length)), (length, None));
         }
+    }
+
+    #[test]
+    fn a_look_visits_one_block_however_many_were_made() {
+        let mut table = Sparse::new(0_u64, 1 << 20);
+        for block in 0..100 {
+            table[block * 10 * BLOCK] = 1;
+        }
+        let looked = core::cell::Cell::new(0);
+        let mut at = 0;
+        for _ in 0..100 {
+            looked.set(0);
+            let found = table.find_in_block(at, |&entry| {
+                looked.set(looked.get() + 1);
+                entry > 1
+            });
+            assert!(looked.get() <= BLOCK);
+            at = found.expect_err("no such entry");
+        }
+        assert_eq!(at, 991 * BLOCK);
+        assert_eq!(table.find_in_block(at, |_| true), Err(1 << 20));
     }
 
     #[test]
