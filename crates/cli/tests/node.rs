@@ -123,6 +123,64 @@ fn operators_are_answered_while_a_start_takes_long() {
 }
 
 #[test]
+fn an_order_to_start_that_is_refused_changes_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let place = directory.path().join("place");
+    fs::create_dir(&place).expect("made");
+    let job = "[tenant.job]\ncomponent = \"job.wat\"\nreclaim = { budget = \"200ms\" }\n\
+               dirs = [{ host = \"place\", guest = \"/\" }]\n";
+    fs::write(
+        directory.path().join("job.wat"),
+        "(module (func (export \"_start\") (loop (br 0))))",
+    )
+    .expect("written");
+    let leases = LISTENER.to_owned() + &table("shop", "/*", "") + job;
+    let node = Node::start_in(directory, &leases, &["--unadmitted"]);
+    let desired = || {
+        let tenants = node.json(&["ps"]);
+        let tenants = tenants["tenants"].as_array().expect("a list").clone();
+        let job = tenants.into_iter().find(|tenant| tenant["name"] == "job");
+        job.expect("it is known")["desired"].clone()
+    };
+    assert_eq!(node.command(&["kill", "job"]).0, Some(0));
+    assert_eq!(desired(), "stopped");
+    fs::rename(&place, node.path("elsewhere")).expect("renamed");
+    let refused = node.command(&["start", "job"]);
+    assert_ne!(refused.0, Some(0), "{refused:?}");
+    assert_eq!(desired(), "stopped", "{refused:?}");
+    fs::rename(node.path("elsewhere"), &place).expect("renamed");
+    assert_eq!(node.command(&["start", "job"]).0, Some(0));
+    assert_eq!(desired(), "running");
+}
+
+#[test]
+fn the_last_of_several_orders_to_drain_is_not_outlasted_by_an_earlier_one() {
+    let node = Node::start(&[]);
+    std::thread::scope(|scope| {
+        for orders in [
+            ["drain shop --grace 300s", "drain shop --grace 50ms"],
+            ["replace shop", "drain shop --grace 50ms"],
+        ] {
+            assert_eq!(node.command(&["start", "shop"]).0, Some(0));
+            let (ended, request) = std::sync::mpsc::channel();
+            let node = &node;
+            scope.spawn(move || {
+                node.get("/sleep?ms=18000");
+                let _ = ended.send(());
+            });
+            let active = || node.json(&["ps"])["tenants"][0]["http"]["active"] == 1;
+            until("the request is under way", active);
+            for order in orders {
+                let words: Vec<&str> = order.split(' ').collect();
+                assert_eq!(node.command(&words).0, Some(0), "{order}");
+            }
+            // A replaced life has 10 seconds by itself.
+            assert!(request.recv_timeout(SOON / 4).is_ok(), "{orders:?}");
+        }
+    });
+}
+
+#[test]
 fn no_program_makes_the_message_of_its_refusal_long() {
     let node = Node::start(&[]);
     let line = format!("(module {}", "(".repeat(4 << 20));

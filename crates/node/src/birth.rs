@@ -2,7 +2,7 @@
 
 use crate::killers::Killable;
 use crate::life::{Life, Phase};
-use crate::view::EndBound;
+use crate::view::{Desired, EndBound};
 use leasehold_cell::{PendingStart, StartError, TenantHandle};
 use leasehold_exchange::{Intake, Lane, Outbox};
 use leasehold_lease::TenantSpec;
@@ -17,8 +17,8 @@ const LOOKS: (Duration, Duration) = (Duration::from_millis(1), Duration::from_mi
 
 /// Why a life begins.
 pub(crate) enum Cause {
-    /// An operator wants it, and is told if it cannot be.
-    Order,
+    /// An operator wants it, and is told if it cannot be: then the tenant is wanted as it was before.
+    Order { before: Desired },
     /// A pause after a failure is over, or there may be room: otherwise it is tried again, with what was pending.
     Revival {
         is_restart: bool,

@@ -64,6 +64,16 @@ impl Life {
         Some(said)
     }
 
+    /// Takes further requests away from it, and has it killed when those under way are over, or at this instant, or at
+    /// an earlier one that it was given before.
+    pub(crate) fn leave_by(&mut self, until: Instant) {
+        self.phase = match self.phase {
+            Phase::Running => Phase::Draining(until),
+            Phase::Draining(before) => Phase::Draining(before.min(until)),
+            Phase::Killed => Phase::Killed,
+        };
+    }
+
     /// Kills it if it drains and nothing is under way any more.
     pub(crate) fn drain(&mut self, now: Instant) {
         if let Phase::Draining(until) = self.phase {

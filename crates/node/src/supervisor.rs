@@ -211,6 +211,8 @@ pub struct Supervisor {
     asked: usize,
     is_draining: bool,
     is_operated: bool,
+    /// What is wanted of the tenants has changed since it was written.
+    is_unwritten: bool,
 }
 
 impl Supervisor {
@@ -258,6 +260,7 @@ impl Supervisor {
             asked: 0,
             is_draining: false,
             is_operated,
+            is_unwritten: false,
         })
     }
 
@@ -286,7 +289,13 @@ impl Supervisor {
             match is_stopped {
                 true => ward.desired = Desired::Stopped,
                 false => {
-                    let begun = self.begin(&ward, intake(&ward.spec), Cause::Order);
+                    let begun = self.begin(
+                        &ward,
+                        intake(&ward.spec),
+                        Cause::Order {
+                            before: Desired::Running,
+                        },
+                    );
                     ward.birth = Some(begun.map_err(|error| refused(&ward, error))?);
                 }
             }
@@ -341,6 +350,9 @@ impl Supervisor {
             }
         }
         self.look();
+        if self.is_unwritten {
+            self.keep();
+        }
     }
 
     /// Returns the tenants, in the order in which they became known.
@@ -439,10 +451,14 @@ impl Supervisor {
         stop(ward);
         // Nothing is under way yet.
         ward.birth.iter_mut().for_each(Birth::kill);
-        if let Some(life) = &mut ward.life
-            && life.phase == Phase::Running
-        {
-            life.phase = Phase::Draining(Instant::now() + grace);
+        let until = Instant::now() + grace;
+        let is_running = |life: &Life| life.phase == Phase::Running;
+        let was_running = ward.life.as_ref().is_some_and(is_running);
+        // Those that were replaced are the tenant's, too.
+        for life in ward.life.iter_mut().chain(&mut ward.leaving) {
+            life.leave_by(until);
+        }
+        if was_running {
             self.parts
                 .events
                 .publish(EventKind::Draining, Some(name), None);
@@ -458,7 +474,7 @@ impl Supervisor {
         self.is_operated = true;
         self.orders.withdraw(name);
         let ward = &mut self.wards[at];
-        ward.desired = Desired::Running;
+        let before = std::mem::replace(&mut ward.desired, Desired::Running);
         let is_running = |life: &Life| life.phase == Phase::Running;
         let is_coming = |birth: &Birth| !birth.is_killed();
         let (sender, begun) = oneshot::channel();
@@ -468,8 +484,9 @@ impl Supervisor {
         } else if !ward.birth.as_ref().is_some_and(is_coming) {
             ward.restarts = Restarts::default().after(&ward.restarts);
             ward.leaving.extend(ward.life.take());
-            if let Err(error) = self.start_anew(at, Cause::Order) {
-                self.wards[at].tell_begun(Err((&error).into()));
+            let cause = Cause::Order { before };
+            if let Err(error) = self.start_anew(at, cause) {
+                self.not_started(at, before, &error);
             }
         }
         self.keep();
@@ -606,6 +623,7 @@ impl Supervisor {
 
     /// Has the changes of operators written, if they are kept.
     fn keep(&mut self) {
+        self.is_unwritten = false;
         let tenants = self.wards.iter().filter(|ward| !ward.is_deleted);
         let changes = tenants.map(|ward| {
             let change = Change {

@@ -44,7 +44,7 @@
 //! | the scheduler: events in, decisions out | `scheduler`, `decision`, `config`; what a server got: `supply` |
 //! | admission test: request bounds, response times, overhead | [`admission`], a file each; begins in `admission::report` (`admit`) |
 //! | simulator in virtual time | [`simulate`] |
-//! | what these are made of | `heaps`, `lists`, `random`; the count of touched reservations: `touched` |
+//! | what these are made of | `heaps`, `lists`, `places`, `random`; the count of touched reservations: `touched` |
 //!
 //! # Example
 //! ```

@@ -132,13 +132,26 @@ impl Supervisor {
     fn stillborn(&mut self, at: usize, error: StartError, cause: Cause) {
         let ward = &self.wards[at];
         let is_wanted = ward.desired == Desired::Running && !self.is_draining;
-        if let Cause::Revival { pending, .. } = cause
-            && is_wanted
-            && !matches!(error, StartError::Killed)
-        {
-            self.refused(at, &error, pending);
+        let is_killed = matches!(error, StartError::Killed);
+        match cause {
+            Cause::Revival { pending, .. } if is_wanted && !is_killed => {
+                self.refused(at, &error, pending);
+            }
+            Cause::Order { before } => return self.not_started(at, before, &error),
+            Cause::Revival { .. } | Cause::Change => {}
         }
         self.wards[at].tell_begun(Err((&error).into()));
+    }
+
+    /// Tells that an operator's order to start a tenant was refused, which has changed nothing.
+    pub(super) fn not_started(&mut self, at: usize, before: Desired, error: &StartError) {
+        let ward = &mut self.wards[at];
+        // Unless another operator has stopped it meanwhile.
+        if ward.desired == Desired::Running {
+            ward.desired = before;
+        }
+        ward.tell_begun(Err(error.into()));
+        self.is_unwritten = true;
     }
 
     /// Starts a tenant whose pause is over, or whose earlier lives are.

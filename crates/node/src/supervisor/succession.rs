@@ -3,7 +3,7 @@
 
 use super::{GRACE, Supervisor, intake};
 use crate::birth::{Birth, Cause, Progress};
-use crate::life::{Life, Phase};
+use crate::life::Life;
 use crate::problem::Problem;
 use crate::restarts::Restarts;
 use crate::source::Loaded;
@@ -318,10 +318,9 @@ impl Supervisor {
         let until = Instant::now() + GRACE;
         for at in places {
             for life in &mut self.wards[at].leaving {
-                match (&life.lane, life.phase) {
-                    (Some(_), Phase::Running) => life.phase = Phase::Draining(until),
-                    (None, _) => life.kill(),
-                    (Some(_), _) => {}
+                match &life.lane {
+                    Some(_) => life.leave_by(until),
+                    None => life.kill(),
                 }
             }
         }
