@@ -44,6 +44,7 @@ use leasehold_reclaim::Statement;
 use leasehold_slots::stack_class::StackClass;
 use leasehold_wasm::artifact::{CodeCache, Digest};
 use leasehold_wasm::compile_threads;
+use leasehold_wasm::own_module::own_module;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -167,8 +168,12 @@ impl Cell {
         data_limit::raise()?;
         // Before the first engine, which may compile.
         compile_threads::start()?;
-        config.preemption =
-            compile_threads::alone(|| config.preemption.or_fallback(engine_config))?;
+        let cache = config.code_cache.as_deref();
+        config.preemption = config
+            .preemption
+            .or_fallback_with(engine_config, &|engine, text| {
+                own_module(engine, text, cache)
+            });
         heap::make_predictable();
         limit::raise();
         let places = mappings::MEMORY * config.max_memories as u64;
@@ -179,6 +184,7 @@ impl Cell {
             (config.preemption, config.backtraces),
             pools.clone(),
             config.max_memories,
+            config.code_cache.clone(),
         );
         let engines = Arc::new(engines);
         let default = engines.get_or_make(StackClass::SMALLEST)?;

@@ -10,9 +10,10 @@ use crate::engine_parts::EngineParts;
 use crate::linkers::{Link, Linkers};
 use crate::mappings::{self, Mappings};
 use crate::pools::Pools;
-use leasehold_preempt::{Companion, Mechanism};
+use leasehold_preempt::{Companion, Compile, Mechanism};
 use leasehold_slots::stack_class::StackClass;
-use leasehold_wasm::compile_threads;
+use leasehold_wasm::artifact::CodeCache;
+use leasehold_wasm::own_module::own_module;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use wasmtime::Engine;
 
@@ -22,6 +23,8 @@ pub(crate) struct Engines {
     backtraces: bool,
     pools: Pools,
     capacity: usize,
+    /// Where compiled modules are kept.
+    cache: Option<Arc<CodeCache>>,
     making: Mutex<()>,
     made: [OnceLock<Arc<EngineParts>>; StackClass::COUNT],
 }
@@ -33,12 +36,14 @@ impl Engines {
         (mechanism, backtraces): (Mechanism, bool),
         pools: Pools,
         capacity: usize,
+        cache: Option<Arc<CodeCache>>,
     ) -> Self {
         Self {
             mechanism,
             backtraces,
             pools,
             capacity,
+            cache,
             making: Mutex::default(),
             made: [const { OnceLock::new() }; StackClass::COUNT],
         }
@@ -75,8 +80,10 @@ impl Engines {
         self.pools.configure(&mut config, class)?;
         let engine =
             Engine::new(&config).map_err(|error| anyhow::anyhow!("the wasm engine: {error:#}"))?;
+        let cache = self.cache.as_deref();
+        let compile: Compile<'_> = &|engine, text| own_module(engine, text, cache);
         Ok(EngineParts {
-            companion: compile_threads::alone(|| Companion::new(&engine, self.mechanism))??,
+            companion: Companion::new(&engine, self.mechanism, compile)?,
             linkers: Linkers::new(
                 engine.clone(),
                 Link {

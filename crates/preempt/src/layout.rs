@@ -42,6 +42,9 @@ const FUNCTION_VMCTX: usize = 3;
 /// instantiated.
 pub(super) const COMPANION: &str = "(module (func (export \"k\")))";
 
+/// Compiles the text of a module for an engine, or takes it from where it was kept.
+pub type Compile<'a> = &'a dyn Fn(&Engine, &str) -> wasmtime::Result<Module>;
+
 /// Instantiates the [`COMPANION`] and finds its `vmctx`. About a microsecond.
 ///
 /// # Errors
@@ -62,11 +65,15 @@ pub(super) fn companion<T>(
     NonNull::new(vmctx).ok_or_else(|| wasmtime::format_err!("the companion has no context"))
 }
 
-/// Whether the engine, as `config` says, is laid out as above. A few milliseconds for the first call in a process.
-pub(super) fn verified(config: impl FnOnce() -> Config) -> Result<(), String> {
+/// Whether the engine, as `config` says, is laid out as above. A few milliseconds for the first call in a process, if the
+/// probe has to be compiled.
+pub(super) fn verified(
+    config: impl FnOnce() -> Config,
+    compile: Compile<'_>,
+) -> Result<(), String> {
     static VERIFIED: OnceLock<Result<(), String>> = OnceLock::new();
     VERIFIED
-        .get_or_init(|| probe(config).map_err(|error| format!("{error:#}"))?)
+        .get_or_init(|| probe(config, compile).map_err(|error| format!("{error:#}"))?)
         .clone()
 }
 
@@ -95,9 +102,12 @@ unsafe fn replace_throw_ref(vmctx: usize) -> Result<(), String> {
 }
 
 /// Runs the probe. The outer result has the engine's errors, the inner one a mismatch.
-fn probe(config: impl FnOnce() -> Config) -> wasmtime::Result<Result<(), String>> {
+fn probe(
+    config: impl FnOnce() -> Config,
+    compile: Compile<'_>,
+) -> wasmtime::Result<Result<(), String>> {
     let engine = Engine::new(&config())?;
-    let module = Module::new(&engine, COMPANION)?;
+    let module = compile(&engine, COMPANION)?;
     let mut store = Store::new(&engine, ());
     let vmctx = companion(&mut store, &module)?.as_ptr() as usize;
     // SAFETY: the companion's context exists as long as the store.
@@ -229,7 +239,9 @@ mod tests {
 
     #[test]
     fn the_engine_is_laid_out_as_expected() {
-        assert_eq!(verified(|| engine_config(Mechanism::Epochs)), Ok(()));
+        let compile = |engine: &wasmtime::Engine, text: &str| wasmtime::Module::new(engine, text);
+        let config = || engine_config(Mechanism::Epochs);
+        assert_eq!(verified(config, &compile), Ok(()));
     }
 
     #[test]

@@ -51,5 +51,6 @@ mod timer;
 
 pub use alarm::{Interrupter, RETRY_NS, fired, no_later_than, request};
 pub use guest_code::{Bodies, GuestProgram};
+pub use layout::Compile;
 pub use mechanism::{Mechanism, configure};
 pub use preemption::{Companion, Entered, GuestContext, HostSteps, INSTANCES, Preemption};

@@ -1,8 +1,9 @@
 //! The ways in which a guest that runs is made to yield.
 
+use crate::layout::Compile;
 use crate::{epoch, injected_yield, layout};
 use std::str::FromStr;
-use wasmtime::Config;
+use wasmtime::{Config, Module};
 
 /// How a guest that runs is made to yield.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
@@ -32,9 +33,14 @@ impl Mechanism {
     /// This mechanism if it works here, otherwise epochs. Engines are as `config` says. Some milliseconds for the first
     /// call in a process.
     pub fn or_fallback(self, config: fn(Mechanism) -> Config) -> Self {
+        self.or_fallback_with(config, &|engine, text| Module::new(engine, text))
+    }
+
+    /// The same with another way to come by a module of a function or two.
+    pub fn or_fallback_with(self, config: fn(Mechanism) -> Config, compile: Compile<'_>) -> Self {
         if self == Mechanism::Injected
             && let Err(reason) = injected_yield::processor_supported()
-                .and_then(|()| layout::verified(|| config(Mechanism::Epochs)))
+                .and_then(|()| layout::verified(|| config(Mechanism::Epochs), compile))
         {
             tracing::warn!(
                 reason,

@@ -4,7 +4,7 @@ use crate::alarm::{Alarm, Interrupter, YieldBy};
 use crate::epoch::{self, Epochs};
 use crate::guest_code::{GuestCode, GuestProgram, Known};
 use crate::injected_yield;
-use crate::layout;
+use crate::layout::{self, Compile};
 use crate::mechanism::Mechanism;
 use std::cell::RefCell;
 use std::ffi::c_void;
@@ -49,11 +49,11 @@ impl Companion {
     /// That of an engine, configured for the mechanism.
     ///
     /// # Errors
-    /// The engine's, when it cannot compile.
-    pub fn new(engine: &Engine, mechanism: Mechanism) -> io::Result<Self> {
+    /// Those of `compile`.
+    pub fn new(engine: &Engine, mechanism: Mechanism, compile: Compile<'_>) -> io::Result<Self> {
         let module = match mechanism {
             Mechanism::Injected => {
-                Some(Module::new(engine, layout::COMPANION).map_err(io::Error::other)?)
+                Some(compile(engine, layout::COMPANION).map_err(io::Error::other)?)
             }
             Mechanism::Epochs => None,
         };
@@ -99,7 +99,9 @@ impl Preemption {
     /// # Errors
     /// When the system refuses a timer, or the engine to compile.
     pub fn new(engine: &Engine, mechanism: Mechanism) -> io::Result<Self> {
-        Self::with_companion(Companion::new(engine, mechanism)?, HostSteps::default())
+        let compile: Compile<'_> = &|engine, text| Module::new(engine, text);
+        let companion = Companion::new(engine, mechanism, compile)?;
+        Self::with_companion(companion, HostSteps::default())
     }
 
     /// As [`new`](Preemption::new), for guests of the companion's engine, with names for its host steps.

@@ -123,6 +123,21 @@ pub(crate) struct Key(String);
 impl Key {
     /// The key of a program in one of its forms, given as the file's bytes, for `engine`.
     pub(crate) fn new(engine: &Engine, program: &Digest, form: Form) -> Key {
+        let form: &[u8] = match form {
+            Form::Whole => b"whole",
+            Form::Paged => b"paged",
+            Form::ImageApart => b"apart",
+            Form::ImageShown => b"shown",
+        };
+        Key::of(engine, form, program)
+    }
+
+    /// The key of a module of the host's own, which is never that of a program with the same text.
+    pub(crate) fn of_own(engine: &Engine, text: &str) -> Key {
+        Key::of(engine, b"own", &Digest::of(text.as_bytes()))
+    }
+
+    fn of(engine: &Engine, form: &[u8], program: &Digest) -> Key {
         /// Feeds what the engine says about itself into the digest.
         struct Feed(blake3::Hasher);
         impl Hasher for Feed {
@@ -138,12 +153,7 @@ impl Key {
         engine.precompile_compatibility_hash().hash(&mut feed);
         feed.0.update(env!("CARGO_PKG_VERSION").as_bytes());
         feed.0.update(&CONFIG_VERSION.to_le_bytes());
-        feed.0.update(match form {
-            Form::Whole => b"whole",
-            Form::Paged => b"paged",
-            Form::ImageApart => b"apart",
-            Form::ImageShown => b"shown",
-        });
+        feed.0.update(form);
         feed.0.update(program.0.as_bytes());
         Key(feed.0.finalize().to_hex().to_string())
     }

@@ -28,7 +28,7 @@
 //! | rewritten: bulk instructions, long initial memory and tables | [`bulk_instructions`], [`data_segments`], [`initial_segments`] |
 //! | rewritten: exceptions, waits, names | [`exceptions`], `atomics`, `long_names`; handlers that are reached: `handlers` |
 //! | initial memory as an area that tenants share | [`image`] |
-//! | compiled programs on disk, and what is known of files; the threads that compile | [`artifact`], `known_files`, [`stamp`]; [`compile_threads`] |
+//! | compiled programs on disk, and what is known of files; the threads that compile; modules of the host's own | [`artifact`], `known_files`, [`stamp`]; [`compile_threads`]; [`own_module`] |
 
 pub mod artifact;
 mod atomics;
@@ -50,6 +50,7 @@ mod known_files;
 pub mod limits;
 pub mod load_limits;
 mod long_names;
+pub mod own_module;
 pub mod refused;
 mod sections;
 pub mod stamp;
