@@ -324,9 +324,13 @@ fn run_cached(file: &Path, cache: &Path) -> (Exit, bool) {
     let mut config = CellConfig::new(profile());
     config.code_cache = Some(Arc::new(open_cache(cache).expect("trusted")));
     let cell = Cell::start(config).expect("a cell starts");
+    // Of the host's own modules.
+    let own = entries(cache);
     drop(cell.load(file).expect("compiled"));
     let program = cell.load(file).expect("cached");
-    let entry = entry_of(cache);
+    let mut entry = entries(cache);
+    entry.retain(|entry| !own.contains(entry));
+    let entry = entry.pop().expect("one entry");
     let mapped = is_mapped(&entry);
     // The code is in use: another file takes the place of its entry, and then there is none.
     let other = cache.with_extension("other");
