@@ -44,9 +44,9 @@ impl Attachment {
         }
     }
 
-    /// The mapping of the next page that is mapped, in the order of addresses, so that what is freed lies side by side;
-    /// `None` if the next block of records has none. Begins again after the last. Takes as long as a page.
-    pub(crate) fn next_mapped(&mut self) -> Option<At<Mapping>> {
+    /// The mapping of the next page that is mapped in the next block of records, in the order of addresses, so that what is
+    /// freed lies side by side; `None` if that has none. Begins again after the last. Takes as long as a page.
+    pub(crate) fn next_mapped_in_block(&mut self) -> Option<At<Mapping>> {
         let is_mapped = |at: &At<Mapping>| !at.is_nil();
         match self.table.find_in_block(self.swept as usize, is_mapped) {
             Ok(page) => {

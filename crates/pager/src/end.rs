@@ -62,7 +62,7 @@ impl<B: Backend> Pager<B> {
         };
         let gone = self.attachments.at_mut(attachment);
         if gone.mapped > 0 {
-            if let Some(at) = gone.next_mapped() {
+            if let Some(at) = gone.next_mapped_in_block() {
                 self.take_back_page(at);
             }
             return 1;
