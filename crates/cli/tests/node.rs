@@ -154,6 +154,26 @@ fn an_order_to_start_that_is_refused_changes_nothing() {
 }
 
 #[test]
+fn a_tenant_that_is_killed_and_started_while_it_is_started_is_one_that_is_to_run() {
+    let directory = tempfile::tempdir().expect("a directory");
+    // Its start takes some of these periods.
+    let cpu = "cpu = { budget = \"20us\", period = \"400ms\" }";
+    let leases = LISTENER.to_owned() + &table("slow", "/*", cpu);
+    let node = Node::start_in(directory, &leases, &["--unadmitted"]);
+    assert_eq!(node.command(&["kill", "slow"]).0, Some(0));
+    std::thread::scope(|scope| {
+        scope.spawn(|| node.command(&["start", "slow"]));
+        let state = || node.json(&["ps"])["tenants"][0].clone();
+        until("it is started", || state()["state"] == "starting");
+        for order in ["kill", "start"] {
+            assert_eq!(node.command(&[order, "slow"]).0, Some(0), "{order}");
+        }
+        until("it is there", || state()["state"] != "starting");
+        assert_eq!(state()["desired"], "running", "{}", state());
+    });
+}
+
+#[test]
 fn the_last_of_several_orders_to_drain_is_not_outlasted_by_an_earlier_one() {
     let node = Node::start(&[]);
     std::thread::scope(|scope| {

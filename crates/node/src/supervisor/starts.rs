@@ -146,8 +146,8 @@ impl Supervisor {
     /// Tells that an operator's order to start a tenant was refused, which has changed nothing.
     pub(super) fn not_started(&mut self, at: usize, before: Desired, error: &StartError) {
         let ward = &mut self.wards[at];
-        // Unless another operator has stopped it meanwhile.
-        if ward.desired == Desired::Running {
+        // Unless an operator has ordered something else meanwhile: to stop it, or to start it again after that.
+        if ward.desired == Desired::Running && ward.pending.is_none() {
             ward.desired = before;
         }
         ward.tell_begun(Err(error.into()));
