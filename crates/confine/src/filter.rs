@@ -90,7 +90,6 @@ fn rules<'a>(calls: impl Iterator<Item = &'a Call> + Clone) -> Result<Rules, Fil
 fn conditions(condition: Condition) -> Result<Vec<SeccompCondition>, FilterError> {
     use SeccompCmpArgLen::{Dword, Qword};
     use SeccompCmpOp::{Eq, MaskedEq};
-    let this_process = u64::from(std::process::id());
     let conditions = match condition {
         Condition::Always => Vec::new(),
         Condition::Masked {
@@ -99,7 +98,9 @@ fn conditions(condition: Condition) -> Result<Vec<SeccompCondition>, FilterError
             value,
         } => vec![(argument, Dword, MaskedEq(mask.into()), value.into())],
         Condition::Zero { argument } => vec![(argument, Qword, Eq, 0)],
-        Condition::ThisProcess { argument } => vec![(argument, Dword, Eq, this_process)],
+        Condition::ThisProcess { argument } => {
+            vec![(argument, Dword, Eq, std::process::id().into())]
+        }
         Condition::ThisThread => vec![(0, Dword, Eq, libc::PRIO_PROCESS.into()), (1, Dword, Eq, 0)],
     };
     let made = conditions

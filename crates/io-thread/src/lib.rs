@@ -15,6 +15,7 @@
 //! | concept | file |
 //! |---|---|
 //! | starting the thread: its core, its urgency | `start` |
+//! | how long others may keep it waiting for a processor | `wait` |
 //! | what a poll takes from its socket before others have their turn | `slice` |
 //! | equal shares of the thread's time | `rounds` |
 //! | which tenant is charged for a poll | `meter` |
@@ -53,12 +54,13 @@
 //! # }
 //! ```
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod meter;
 mod rounds;
 mod slice;
 mod start;
+mod wait;
 
 pub use meter::{Metered, Payer, keep_rounds};
 pub use rounds::Share;

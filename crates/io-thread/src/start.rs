@@ -1,15 +1,9 @@
 //! What the thread does before its work.
 
 use crate::meter;
-use rustix::process::setpriority_process;
+use crate::wait;
 use rustix::thread::{sched_getaffinity, sched_setaffinity};
 use std::io;
-
-/// The niceness of a thread that guests wait for, beside a cell that has a core of its own. All that goes
-/// between that cell and the outside passes the thread, on the cores that the host's other
-/// programs share: waiting for one of them is the most of a request's latency. Ordinary programs
-/// still run beside it.
-const NICENESS: i32 = -10;
 
 /// What a thread does before its work: confine itself, for instance.
 pub type Begin = Box<dyn FnOnce() -> io::Result<()> + Send>;
@@ -41,8 +35,7 @@ pub fn runtime(
             sched_setaffinity(None, &others)?;
         }
         if urgency == Urgency::Guests {
-            // A host that refuses it does the work all the same, later when other programs are busy.
-            let _ = setpriority_process(None, NICENESS);
+            wait::shorten();
         }
     }
     let runtime = tokio::runtime::Builder::new_current_thread()

@@ -83,7 +83,8 @@ impl Study for Noisy {
             "{} hostile tenants, {EACH} of each kind, each with a client and an address of its own that asks again \
              after 10 ms: {:?}; the good tenant is asked for {RATE} requests a second, whose latencies count from \
              the instant at which each was due; {rounds} in turns; clients and servers share this host's \
-             processors, but for that of a cell",
+             processors, but for that of a cell; those of the good tenant have real-time priority, those of the \
+             hostile ones niceness 10",
             Attack::ALL.len() * EACH,
             Attack::ALL,
         ));

@@ -3,7 +3,9 @@
 //! In a *closed* loop each connection asks again as soon as it has its answer: how many answers there
 //! are shows what the server can do. At a *fixed rate* requests are due at instants that do not depend on
 //! answers, and a latency counts from the instant at which the request was due: a server that stalls
-//! is late for every request of that time (no coordinated omission).
+//! is late for every request of that time (no coordinated omission). Its clients stand for other machines, which share no
+//! processor with the server: they have real-time priority where the host grants it, so that a latency holds no wait for
+//! a processor but the server's.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -13,6 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::harness::affinity::leave_cells;
+use crate::harness::priority::before_everybody;
 use crate::harness::samples::Samples;
 
 /// How long an answer is waited for.
@@ -155,6 +158,8 @@ pub(crate) fn at_rate(
     let pause = connections as f64 / rate;
     let turns = (time.as_secs_f64() / pause) as u32;
     each(connections, |number| {
+        // A host that refuses it shows latencies that are worse.
+        before_everybody();
         let mut connection = Connection::open(target)?;
         let mut answers = Answers::default();
         for turn in 0..turns {
