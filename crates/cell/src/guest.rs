@@ -10,6 +10,7 @@ use crate::steps::Cap;
 use crate::wasi::filesystem::files::FileSystem;
 use crate::wasi::http::current::Http;
 use crate::wasi::imports::Imports;
+use crate::wasi::outgoing::Calls;
 use crate::wasi::table::TableCharge;
 use crate::wasi::watched::Watched;
 use leasehold_kernel::{Errno, TenantId};
@@ -48,6 +49,8 @@ pub(crate) struct Guest {
     pub(crate) own_arena: Option<GroupId>,
     /// The exchange that it answers.
     http: Http,
+    /// What it asks of other hosts.
+    calls: Calls,
     /// The exported memory of a core module, once it was looked up.
     memory: Option<Memory>,
 }
@@ -77,6 +80,7 @@ impl Guest {
             files,
             own_arena: None,
             http: Http::default(),
+            calls: Calls::default(),
             memory: None,
         }
     }
@@ -105,6 +109,11 @@ impl Guest {
     /// The exchange that it answers.
     pub(crate) fn http(&mut self) -> &mut Http {
         &mut self.http
+    }
+
+    /// What it asks of other hosts.
+    pub(crate) fn calls(&mut self) -> &mut Calls {
+        &mut self.calls
     }
 
     /// The data set of this name.

@@ -21,6 +21,7 @@ use crate::start_error::StartError;
 use crate::steps::caps::COPIED_REGION;
 use crate::wasi::http::object::Object;
 use crate::wasi::objects::{Bucket, Listing, Source};
+use crate::wasi::sockets::object::Object as Socket;
 use leasehold_crossing::Urgency;
 use leasehold_kernel::{Errno, Kernel, KernelConfig, TenantId};
 use leasehold_lease::Lease;
@@ -55,6 +56,8 @@ pub(crate) struct Classes {
     pub(crate) bucket: Class<Bucket>,
     /// The resources of `wasi:http`.
     pub(crate) http: Class<Object>,
+    /// The resources of `wasi:sockets`.
+    pub(crate) socket: Class<Socket>,
 }
 
 /// The state of one cell that its host functions use.
@@ -178,6 +181,7 @@ impl Local {
             listing: groups.register("listing", slot(size_of::<Listing>())),
             bucket: groups.register("bucket", slot(size_of::<Bucket>())),
             http: groups.register("http", slot(size_of::<Object>())),
+            socket: groups.register("socket", slot(size_of::<Socket>())),
         };
         let meter =
             Meter::register(|held| groups.register_resource(held.name(), profile.charge_ps(held)));

@@ -242,10 +242,9 @@ impl Admission for Rules {
         }
         if let Some(stated) = &tenant.outgoing {
             let known = || of_start().filter_map(|other| other.outgoing.as_ref());
-            let is_https = |lease: &Outgoing| lease.allow.iter().any(|to| to.is_https);
             let reaches = |port| known().flat_map(Outgoing::ports).any(|other| other == port);
-            let trusts =
-                !is_https(stated) || known().any(|other| is_https(other) && other.ca == stated.ca);
+            let trusts = !stated.is_https()
+                || known().any(|other| other.is_https() && other.ca == stated.ca);
             if let Some(port) = stated.ports().find(|port| !reaches(*port)) {
                 let message = format!(
                     "tenant.{}.outgoing.allow: found the port {port}; allowed: the ports of the tenants of the start: no \

@@ -354,6 +354,10 @@ const REQUESTS: &[Call] = &[
     equal(libc::SYS_socket, 0, libc::AF_INET as u32),
     equal(libc::SYS_socket, 0, libc::AF_INET6 as u32),
     always(libc::SYS_connect),
+    // What a guest may want of a connection.
+    equal(libc::SYS_setsockopt, 2, libc::SO_KEEPALIVE as u32),
+    equal(libc::SYS_setsockopt, 2, libc::IP_TTL as u32),
+    equal(libc::SYS_setsockopt, 2, libc::IPV6_UNICAST_HOPS as u32),
 ];
 
 /// Flags of `clone` that make new namespaces.

@@ -4,7 +4,8 @@
 //! apart as if they were two processes: only plain bytes cross, and this crate knows neither an
 //! HTTP library nor a wasm engine.
 //! A request that a guest sends is the same exchange with the sides changed: the cell has the client's
-//! half, and hands the other one to an I/O thread through an [`Outbox`].
+//! half, and hands the other one to an I/O thread through an [`Outbox`]. So is a connection that it makes, whose bytes are
+//! the bodies, and the look-up of a name.
 //!
 //! Principles:
 //!
@@ -25,7 +26,7 @@
 //! | heads, and fields in heads and trailers | `head`, `fields`; which may pass: `hop_by_hop`, `trailers` |
 //! | what one exchange may hold | `limits` |
 //! | exchanges that wait for a tenant, and the end at which it takes them | `lane`, `intake` |
-//! | requests that a tenant sends | `outbox`; how they ended: `call_error`, `call_outcome` |
+//! | what a tenant asks of other hosts | `call`; on its way: `outbox`; how it ended: `call_error`, `call_outcome` |
 //! | why there is no response | `failure` |
 //! | how long an exchange waited, and was worked for | `timing` |
 //!
@@ -64,6 +65,7 @@
 
 #![forbid(unsafe_code)]
 
+mod call;
 mod call_error;
 mod call_outcome;
 mod client;
@@ -80,6 +82,7 @@ mod shared;
 mod timing;
 mod trailers;
 
+pub use call::{ADDRESS, Call, CallKind, CallTimeouts, ConnectionOptions, KeepAlive};
 pub use call_error::CallError;
 pub use call_outcome::CallOutcome;
 pub use client::{ClientHalf, Closed};
@@ -91,7 +94,7 @@ pub use hop_by_hop::is_hop_by_hop;
 pub use intake::Intake;
 pub use lane::{Failed, Lane, NotTaken, UnderWay};
 pub use limits::ExchangeLimits;
-pub use outbox::{Call, CallPlace, CallTimeouts, IDLE_CONNECTIONS, Outbox, Outlet};
+pub use outbox::{CallPlace, IDLE_CONNECTIONS, Outbox, Outlet};
 pub use shared::exchange;
 pub use timing::Timing;
 pub use trailers::may_be_trailer;

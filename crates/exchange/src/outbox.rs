@@ -1,45 +1,18 @@
-//! The requests that one tenant sends.
+//! The calls of one tenant to other hosts: requests, connections and look-ups.
 
+use crate::call::Call;
 use crate::call_outcome::{CallCounts, CallOutcome};
-use crate::guest::GuestHalf;
-use crate::head::RequestHead;
 use crate::lane::NotTaken;
 use crate::limits::ExchangeLimits;
 use leasehold_crossing::{Queue, Rejected, WakerSlot};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
-use std::time::Duration;
 
 /// The most idle connections that are kept for the calls of a tenant.
 pub const IDLE_CONNECTIONS: u32 = 8;
 
-/// How long the parts of a request may take, if the guest says so.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub struct CallTimeouts {
-    /// To connect.
-    pub connect: Option<Duration>,
-    /// From there to the head of the response.
-    pub first_byte: Option<Duration>,
-    /// Between two parts of the response's body.
-    pub between_bytes: Option<Duration>,
-}
-
-/// A request that a guest sends. The cell has the client's half of its exchange, the I/O thread the
-/// other one: it reads the request there, and gives the response.
-#[derive(Debug)]
-pub struct Call {
-    /// The I/O thread's half. Its own head is empty.
-    pub half: GuestHalf,
-    /// The request.
-    pub head: RequestHead,
-    /// Whether a body follows.
-    pub has_body: bool,
-    /// How long its parts may take.
-    pub timeouts: CallTimeouts,
-}
-
-/// The requests that one tenant sends, which the cell and the I/O thread share.
+/// The calls of one tenant to other hosts, which the cell and the I/O thread share.
 ///
 /// The cell's thread puts calls in and never waits; the I/O thread takes as many at a time as the
 /// lease allows. So there are at most twice as many exchanges: those that the tenant has under way, and
@@ -227,8 +200,11 @@ impl Drop for Outlet {
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, CallTimeouts, Outbox};
-    use crate::{ClientHalf, ExchangeLimits, Fields, NotTaken, RequestHead, Scheme, exchange};
+    use super::Outbox;
+    use crate::{
+        Call, CallKind, CallTimeouts, ClientHalf, ExchangeLimits, Fields, NotTaken, RequestHead,
+        Scheme, exchange,
+    };
     use std::sync::Arc;
     use std::task::{Context, Poll, Waker};
 
@@ -241,17 +217,12 @@ mod tests {
             fields: Fields::new(0),
         };
         let (client, half) = exchange(ExchangeLimits::default(), head.clone(), 1);
-        let timeouts = CallTimeouts::default();
-        let has_body = false;
-        (
-            client,
-            Call {
-                half,
-                head,
-                has_body,
-                timeouts,
-            },
-        )
+        let kind = CallKind::Request {
+            head,
+            has_body: false,
+            timeouts: CallTimeouts::default(),
+        };
+        (client, Call { half, kind })
     }
 
     #[test]

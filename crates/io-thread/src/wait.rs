@@ -7,7 +7,10 @@
 //! within that time, instead of after a slice of its own, some milliseconds. Neither is a priority of real time: clients
 //! decide how much the thread has to do, and ordinary programs still run beside it.
 
-#![allow(unsafe_code, reason = "no crate has the call; this file has no other reason")]
+#![allow(
+    unsafe_code,
+    reason = "no crate has the call; this file has no other reason"
+)]
 
 use std::io;
 
@@ -51,7 +54,9 @@ mod tests {
     fn slices_are_each_threads_own() -> bool {
         let uname = uname();
         let release = uname.release().to_string_lossy();
-        let mut numbers = release.split(['.', '-']).map_while(|part| part.parse().ok());
+        let mut numbers = release
+            .split(['.', '-'])
+            .map_while(|part| part.parse().ok());
         (numbers.next(), numbers.next()) >= (Some(6), Some(12))
     }
 

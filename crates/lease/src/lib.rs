@@ -98,7 +98,7 @@ pub use listener::{Certificate, Listener};
 pub use memory::{Memory, MemoryKind, Paging, PagingFlag, SharedPages};
 pub use nanoseconds::Nanoseconds;
 pub use order::Order;
-pub use outgoing::{Destination, DestinationHost, Outgoing};
+pub use outgoing::{Destination, DestinationHost, Outgoing, Protocol};
 pub use quantity::{QuantityError, QuantityFault};
 pub use regular_file::{RegularFile, RegularFileError};
 pub use restart::Restart;

@@ -1,4 +1,4 @@
-//! `[tenant.NAME.outgoing]`: which hosts a tenant may send HTTP requests to, and within what limits.
+//! `[tenant.NAME.outgoing]`: which hosts a tenant may send HTTP requests and connect to, and within what limits.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -18,36 +18,76 @@ const KEYS: &str = "allow, allow_private, concurrency, timeout, head, window, ca
 const ALLOW: &str =
     "1 to 64 destinations, such as [\"https://api.example\"], in `allow` and `allow_private`";
 const DESTINATIONS: &str = "an array of destinations, such as [\"https://api.example\"]";
-const DESTINATION: &str = "http:// or https://, a host, an address or \"*.\" and a domain, and perhaps a port: \
-                           \"https://*.example:8443\"";
+const DESTINATION: &str = "http://, https:// or tcp://, a host, an address or \"*.\" and a domain, and a port, which \
+                           tcp:// alone has to state: \"https://*.example\", \"tcp://db.example:5432\"";
 const CONCURRENCY: &str = "a whole number from 1 to 64";
 const HEAD: &str = "a size from 1KiB to 16KiB";
 const CA: &str = "a path, not empty, without NUL";
 const CA_UNUSED: &str = "nothing, unless a destination is https";
 
-/// The requests that a tenant may send: its `outgoing` table.
+/// The requests that a tenant may send, and the connections that it may make: its `outgoing` table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outgoing {
     /// Where to; never empty.
     pub allow: Vec<Destination>,
-    /// How many requests it may have under way at a time.
+    /// How many requests, connections and look-ups it may have under way at a time.
     pub concurrency: u32,
-    /// How long a request may take, from its start to the end of its response.
+    /// How long a request may take, from its start to the end of its response; a look-up; and a connection to be made.
     pub timeout: Nanoseconds,
     /// The most bytes of a head, in each direction.
     pub head: ByteSize,
-    /// The most bytes of a body that are on their way, in each direction.
+    /// The most bytes of a body or of a connection that are on their way, in each direction.
     pub window: ByteSize,
     /// A file of certificates that are trusted in place of the host's. A relative path in a lease
     /// file is relative to the directory of the file, and has been resolved against it here.
     pub ca: Option<PathBuf>,
 }
 
-/// A destination that a tenant may send requests to.
+/// How a destination is spoken to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// HTTP in plain text, which the host speaks for the guest.
+    Http,
+    /// HTTP over TLS, which the host speaks for the guest.
+    Https,
+    /// Whatever the guest speaks over a TCP connection.
+    Tcp,
+}
+
+impl Protocol {
+    const ALL: [Self; 3] = [Self::Http, Self::Https, Self::Tcp];
+
+    /// HTTP, over TLS or in plain text.
+    pub const fn http(is_https: bool) -> Self {
+        match is_https {
+            true => Self::Https,
+            false => Self::Http,
+        }
+    }
+
+    /// The port of a destination that states none, if it may.
+    const fn port(self) -> Option<u16> {
+        match self {
+            Self::Http => Some(Destination::port_of(false)),
+            Self::Https => Some(Destination::port_of(true)),
+            Self::Tcp => None,
+        }
+    }
+
+    const fn scheme(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+            Self::Tcp => "tcp",
+        }
+    }
+}
+
+/// A destination that a tenant may send requests to, or connect to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Destination {
-    /// Whether it is reached over TLS.
-    pub is_https: bool,
+    /// How it is spoken to.
+    pub protocol: Protocol,
     /// The host.
     pub host: DestinationHost,
     /// The port.
@@ -81,8 +121,9 @@ impl DestinationHost {
         is_name(text).then(|| Self::Name(text.to_ascii_lowercase()))
     }
 
-    /// Whether it is the host that a request names, which is in lower case.
-    fn is(&self, host: &str) -> bool {
+    /// Whether it is the host that a request or a look-up names, which is in lower case and has brackets around an address
+    /// of IPv6.
+    pub fn is(&self, host: &str) -> bool {
         match self {
             Self::Name(name) => name == host,
             Self::Below(domain) => {
@@ -107,36 +148,30 @@ fn address(host: &str) -> Option<IpAddr> {
 }
 
 impl Destination {
-    const HTTP: u16 = 80;
-    const HTTPS: u16 = 443;
+    /// The port of HTTP, over TLS or in plain text.
+    pub const fn port_of(is_https: bool) -> u16 {
+        match is_https {
+            true => 443,
+            false => 80,
+        }
+    }
 
     fn named(text: &str) -> Option<Self> {
         let (scheme, rest) = text.split_once("://")?;
-        let is_https = match scheme {
-            "http" => false,
-            "https" => true,
-            _ => return None,
-        };
+        let mut protocols = Protocol::ALL.into_iter();
+        let protocol = protocols.find(|protocol| protocol.scheme() == scheme)?;
         let (host, port) = host_and_port(rest);
         let port = match port {
-            None => Self::port_of(is_https),
+            None => protocol.port()?,
             Some(text) => decimal(text)?,
         };
         let host = DestinationHost::named(host)?;
         (port > 0).then_some(Self {
-            is_https,
+            protocol,
             host,
             port,
             is_private: false,
         })
-    }
-
-    /// The port of a scheme.
-    pub const fn port_of(is_https: bool) -> u16 {
-        match is_https {
-            true => Self::HTTPS,
-            false => Self::HTTP,
-        }
     }
 
     /// Whether any address may be connected to, whatever the host's name stands for.
@@ -148,15 +183,14 @@ impl Destination {
 /// The destination as a lease file states it.
 impl fmt::Display for Destination {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let scheme = if self.is_https { "https" } else { "http" };
-        write!(f, "{scheme}://")?;
+        write!(f, "{}://", self.protocol.scheme())?;
         match &self.host {
             DestinationHost::Name(name) => f.write_str(name)?,
             DestinationHost::Below(domain) => write!(f, "*.{domain}")?,
             DestinationHost::Address(IpAddr::V4(address)) => write!(f, "{address}")?,
             DestinationHost::Address(IpAddr::V6(address)) => write!(f, "[{address}]")?,
         }
-        match self.port == Self::port_of(self.is_https) {
+        match self.protocol.port() == Some(self.port) {
             true => Ok(()),
             false => write!(f, ":{}", self.port),
         }
@@ -197,7 +231,7 @@ impl Outgoing {
                 _ => return Err(entry.unknown(KEYS)),
             }
         }
-        if let (Some(ca), false) = (&ca, outgoing.allow.iter().any(|to| to.is_https)) {
+        if let (Some(ca), false) = (&ca, outgoing.is_https()) {
             return Err(ca.refused(CA_UNUSED));
         }
         if outgoing.allow.is_empty() {
@@ -212,15 +246,27 @@ impl Outgoing {
 
     /// The destination of a request to this host, which is in lower case and has brackets around an
     /// address of IPv6; `None` if the tenant may not send it. One that takes any address is preferred.
-    pub fn destination(&self, is_https: bool, host: &str, port: u16) -> Option<&Destination> {
+    pub fn destination(&self, protocol: Protocol, host: &str, port: u16) -> Option<&Destination> {
         let own = self.allow.iter().filter(|destination| {
-            (destination.is_https, destination.port) == (is_https, port)
+            (destination.protocol, destination.port) == (protocol, port)
                 && destination.host.is(host)
         });
         own.max_by_key(|destination| destination.takes_any_address())
     }
 
-    /// The ports that requests are sent to, and that of look-ups if it has names.
+    /// The destinations that the tenant may connect to, whatever it speaks there.
+    pub fn connections(&self) -> impl Iterator<Item = &Destination> {
+        let own = self.allow.iter();
+        own.filter(|destination| destination.protocol == Protocol::Tcp)
+    }
+
+    /// Whether a destination is reached over TLS.
+    pub fn is_https(&self) -> bool {
+        let mut own = self.allow.iter();
+        own.any(|destination| destination.protocol == Protocol::Https)
+    }
+
+    /// The ports that are connected to, and that of look-ups if it has names.
     pub fn ports(&self) -> impl Iterator<Item = u16> {
         let looks_up = self
             .allow
@@ -246,6 +292,7 @@ fn parse_destinations(
 
 #[cfg(test)]
 mod tests {
+    use super::Protocol::{self, Http, Https, Tcp};
     use super::{Destination, Outgoing};
 
     fn outgoing(allow: &[&str]) -> Outgoing {
@@ -270,14 +317,22 @@ mod tests {
             "http://127.0.0.1:80",
             "https://[::1]:9",
             "http://[fe80::1]",
+            "tcp://*.db.example:80",
         ] {
             let shown = Destination::named(text).expect(text).to_string();
-            assert_eq!(shown, text.trim_end_matches(":80"));
+            let stated = match text.strip_prefix("http:") {
+                Some(_) => text.trim_end_matches(":80"),
+                None => text,
+            };
+            assert_eq!(shown, stated);
         }
         for text in [
             "",
             "a.example",
             "ftp://a",
+            "tcp://a",
+            "tcp://a:",
+            "tcp://*:1",
             "http://",
             "http://*",
             "http://*.",
@@ -304,22 +359,30 @@ mod tests {
             "http://*.b.example:81",
             "http://10.0.0.1",
             "http://[::1]",
+            "tcp://db.example:5432",
         ]);
-        let is_allowed = |is_https, host, port| own.destination(is_https, host, port).is_some();
-        assert!(is_allowed(true, "api.example", 443) && is_allowed(false, "x.y.b.example", 81));
-        assert!(is_allowed(false, "10.0.0.1", 80) && is_allowed(false, "[0:0::1]", 80));
-        for (is_https, host, port) in [
-            (false, "api.example", 443),
-            (true, "api.example", 444),
-            (true, "api.example.", 443),
-            (true, "x.api.example", 443),
-            (false, "b.example", 81),
-            (false, ".b.example", 81),
-            (false, "xb.example", 81),
-            (false, "10.0.0.01", 80),
-            (false, "::1", 80),
+        let is_allowed = |protocol: Protocol, host, port| {
+            let destination = own.destination(protocol, host, port);
+            destination.is_some()
+        };
+        assert!(is_allowed(Https, "api.example", 443) && is_allowed(Http, "x.y.b.example", 81));
+        assert!(is_allowed(Http, "10.0.0.1", 80) && is_allowed(Http, "[0:0::1]", 80));
+        assert!(is_allowed(Tcp, "db.example", 5432));
+        for (protocol, host, port) in [
+            (Http, "api.example", 443),
+            (Https, "api.example", 444),
+            (Https, "api.example.", 443),
+            (Https, "x.api.example", 443),
+            (Tcp, "api.example", 443),
+            (Http, "db.example", 5432),
+            (Https, "db.example", 5432),
+            (Http, "b.example", 81),
+            (Http, ".b.example", 81),
+            (Http, "xb.example", 81),
+            (Http, "10.0.0.01", 80),
+            (Http, "::1", 80),
         ] {
-            assert!(!is_allowed(is_https, host, port), "{host}:{port}");
+            assert!(!is_allowed(protocol, host, port), "{host}:{port}");
         }
     }
 }

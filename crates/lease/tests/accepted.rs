@@ -6,7 +6,7 @@ use std::path::Path;
 use leasehold_lease::{
     ByteSize, Cpu, Destination, DestinationHost, Directory, Disk, EnvVar, Files, KeyValue, Lease,
     LeaseFile, LeaseFlags, Memory, MemoryKind, Nanoseconds, Order, Outgoing, Paging, PagingFlag,
-    Policy, Reclaim, SharedPages, TenantSpec,
+    Policy, Protocol, Reclaim, SharedPages, TenantSpec,
 };
 
 fn time(nanoseconds: u64) -> Nanoseconds {
@@ -72,13 +72,13 @@ disk = { bytes = "8MiB", files = 30 }
         outgoing: Some(Outgoing {
             allow: vec![
                 Destination {
-                    is_https: true,
+                    protocol: Protocol::Https,
                     host: DestinationHost::Below("pay.example".into()),
                     port: 443,
                     is_private: false,
                 },
                 Destination {
-                    is_https: false,
+                    protocol: Protocol::Http,
                     host: DestinationHost::Address(Ipv6Addr::LOCALHOST.into()),
                     port: 9,
                     is_private: true,

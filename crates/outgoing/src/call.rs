@@ -1,7 +1,9 @@
-//! One request: sent, and its response handed to the guest.
+//! One call; of a request how it is sent, and its response handed to the guest.
 
 use crate::body::{Half, RequestBody, headers};
 use crate::connect::{Connecting, Target};
+use crate::connection;
+use crate::names::{self, Names};
 use crate::payer::Payer;
 use crate::pool::{Connection, Pool};
 use bytes::Bytes;
@@ -11,16 +13,17 @@ use http::{HeaderMap, Method, Request, Response, Uri, Version};
 use http_body::Body;
 use hyper::body::Incoming;
 use leasehold_exchange::{
-    Call, CallError, CallOutcome, CallTimeouts, Failure, Fields, Read, RequestHead, ResponseHead,
-    Scheme, may_be_trailer,
+    Call, CallError, CallKind, CallOutcome, CallTimeouts, Failure, Fields, Read, RequestHead,
+    ResponseHead, Scheme, may_be_trailer,
 };
-use leasehold_lease::{Destination, Outgoing as Lease, decimal};
+use leasehold_lease::{Destination, Outgoing as Lease, Protocol, decimal};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
-use std::pin::{Pin, pin};
+use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long a connection is waited for to be ready again.
@@ -34,6 +37,9 @@ pub(crate) struct Calling {
     pub(crate) lease: Lease,
     pub(crate) connecting: Connecting,
     pub(crate) pool: Pool,
+    pub(crate) names: Names,
+    /// Told when the tenant is over.
+    pub(crate) over: Notify,
 }
 
 /// Counts a call when it is over, by how it ended.
@@ -45,50 +51,72 @@ impl Drop for Ending {
     }
 }
 
-/// Sends a call, unless the guest gives it up.
+/// Does what a call asks for, unless the guest gives it up.
 pub(crate) async fn answer(calling: Rc<Calling>, call: Call) {
-    let Call {
-        half,
-        head,
-        has_body,
-        timeouts,
-    } = call;
+    let Call { half, kind } = call;
+    let is_sent = matches!(
+        kind,
+        CallKind::Request {
+            has_body: false,
+            ..
+        }
+    );
     let half = Rc::new(Half {
         half: RefCell::new(half),
-        is_sent: Cell::new(!has_body),
+        is_sent: Cell::new(is_sent),
         is_given_up: Cell::new(false),
     });
     // Dropping this with its tenant gives it up.
     let mut ending = Ending(CallOutcome::Abandoned, calling.connecting.payer.clone());
-    let mut sending = pin!(send(&calling, &half, &head, timeouts));
-    let mut abandoned = pin!(poll_fn(|context| {
+    let done = match kind {
+        CallKind::Request { head, timeouts, .. } => {
+            unless_abandoned(&half, send(&calling, &half, &head, timeouts)).await
+        }
+        CallKind::LookUp { name } => {
+            unless_abandoned(&half, names::look_up(&calling, &half, name)).await
+        }
+        // What the guest sent before it dropped the connection is sent still.
+        CallKind::Connect { to, options } => {
+            connection::make_and_carry(&calling, &half, to, options).await
+        }
+    };
+    ending.0 = match done {
+        Ok(()) => CallOutcome::Answered,
+        Err(error) => {
+            let error = match half.is_given_up.get() {
+                true => CallError::Abandoned,
+                false => error,
+            };
+            // What came before is the guest's.
+            half.half.borrow_mut().cut(Failure::Call(error));
+            error.into()
+        }
+    };
+}
+
+/// Does `work`, unless the guest gives up the call.
+pub(crate) async fn unless_abandoned<T>(
+    half: &Half,
+    work: impl Future<Output = Result<T, CallError>>,
+) -> Result<T, CallError> {
+    tokio::select! {
+        biased;
+        () = abandoned(half) => Err(CallError::Abandoned),
+        done = work => done,
+    }
+}
+
+/// Waits until the guest gives up the call.
+pub(crate) async fn abandoned(half: &Half) {
+    poll_fn(|context| {
         let half = half.half.borrow();
         half.set_abandon_waker(context.waker());
         match half.is_abandoned() {
             true => Poll::Ready(()),
             false => Poll::Pending,
         }
-    }));
-    let sent = tokio::select! {
-        biased;
-        () = &mut abandoned => {
-            ending.0 = CallOutcome::Abandoned;
-            return;
-        }
-        sent = &mut sending => sent,
-    };
-    match sent {
-        Ok(()) => ending.0 = CallOutcome::Answered,
-        Err(error) => {
-            let error = match half.is_given_up.get() {
-                true => CallError::Abandoned,
-                false => error,
-            };
-            ending.0 = error.into();
-            // What came before is the guest's.
-            half.half.borrow_mut().cut(Failure::Call(error));
-        }
-    }
+    })
+    .await;
 }
 
 async fn send(
@@ -100,7 +128,7 @@ async fn send(
     let until = Instant::now() + Duration::from(calling.lease.timeout);
     let (target, mut request) = request(half, head)?;
     let lease = &calling.lease;
-    let destination = lease.destination(target.is_https, &target.host, target.port);
+    let destination = lease.destination(Protocol::http(target.is_https), &target.host, target.port);
     let destination = destination.ok_or(CallError::Denied)?;
     frame(half, &mut request).await;
     let limit =

@@ -74,7 +74,7 @@ impl Connecting {
         for address in addresses {
             match TcpStream::connect(SocketAddr::new(address, target.port)).await {
                 Ok(stream) => return Ok(stream),
-                Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                Err(error) if unreached(&error) == CallError::Refused => {
                     found = CallError::Refused;
                 }
                 Err(_) => {}
@@ -118,6 +118,14 @@ impl Connecting {
         });
         let task = tokio::task::spawn_local(task);
         Ok(Connection::new(sender, task.abort_handle()))
+    }
+}
+
+/// Why there is no connection.
+pub(crate) fn unreached(error: &io::Error) -> CallError {
+    match error.kind() {
+        io::ErrorKind::ConnectionRefused => CallError::Refused,
+        _ => CallError::Unreachable,
     }
 }
 

@@ -1,29 +1,33 @@
-//! HTTP requests of guests to other hosts, on one I/O thread.
+//! What guests ask of other hosts, on one I/O thread: HTTP requests, connections over TCP, and the addresses of names.
 //!
-//! A tenant's requests come through an [`Outbox`](leasehold_exchange::Outbox): the cell has one half of each
+//! A tenant's calls come through an [`Outbox`](leasehold_exchange::Outbox): the cell has one half of each
 //! exchange, this thread the other. Nothing else of the process connects to other hosts.
 //!
 //! Principles:
 //!
-//! 1. **What is not allowed is refused here.** A request goes to a destination of its tenant's lease,
-//!    whatever the cell thinks of it.
+//! 1. **What is not allowed is refused here.** A call goes to a destination of its tenant's lease,
+//!    whatever the cell thinks of it. A connection is to an address: that of a destination, or one that the tenant was told
+//!    for a destination's name.
 //! 2. **The address that was checked is the address that is used.** A name is looked up once for a
 //!    connection; an address of this machine, of a private network, or of many hosts is left out
 //!    unless the lease allows it. So a name that its owner points elsewhere leads to nothing within.
 //! 3. **Tenants share nothing**: connections, sessions of TLS and look-ups are a tenant's own.
-//! 4. **The end of a tenant ends its requests**: tasks and connections of a tenant live in one set, which
+//! 4. **The end of a tenant ends its calls**: tasks and connections of a tenant live in one set, which
 //!    is dropped when its outbox is closed.
 //! 5. **Tenants take turns**: each has an equal part of the thread while several want it, whatever their hosts send.
-//! 6. **What is held is bounded**: a body crosses in the window of its exchange, a head has a limit, and
-//!    idle connections are few and do not stay.
+//! 6. **What is held is bounded**: a body, and what goes over a connection, crosses in the window of its exchange, a head
+//!    has a limit, idle connections are few and do not stay, and what a dropped connection has left to send is waited for for
+//!    a second.
 //!
 //! # Map
 //!
 //! | concept | file |
 //! |---|---|
 //! | the thread, and an outbox for each start of a tenant | `outgoing`, `tenant`; why it cannot start: `error` |
-//! | one request, and its body | `call`, `body` |
-//! | connections: looked up, checked, then made; idle ones | `connect`, `pool` |
+//! | one call; a request, and its body | `call`, `body` |
+//! | a connection over TCP, and what goes over it | `connection` |
+//! | looking up names for a guest, and the addresses that it was told | `names` |
+//! | connections of requests: looked up, checked, then made; idle ones | `connect`, `pool` |
 //! | which addresses a name may stand for | `address` |
 //! | looking up names | `resolver`; messages of DNS: `dns` |
 //! | certificates that are trusted | `trust` |
@@ -48,8 +52,10 @@ mod address;
 mod body;
 mod call;
 mod connect;
+mod connection;
 mod dns;
 mod error;
+mod names;
 mod outgoing;
 mod payer;
 mod pool;

@@ -1,8 +1,9 @@
-//! The thread of outgoing requests.
+//! The thread of calls to other hosts.
 
 use crate::call::Calling;
 use crate::connect::Connecting;
 use crate::error::OutgoingError;
+use crate::names::Names;
 use crate::payer::Payer;
 use crate::pool::Pool;
 use crate::resolver::Resolver;
@@ -16,7 +17,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
-use tokio::sync::mpsc;
+use tokio::sync::{Notify, mpsc};
 
 /// How the thread is started.
 #[derive(Default)]
@@ -131,6 +132,8 @@ async fn serve_all(mut opened: mpsc::UnboundedReceiver<Opened>, resolver: Arc<Re
                         payer: payer.clone(),
                     },
                     pool: Pool::default(),
+                    names: Names::default(),
+                    over: Notify::new(),
                 });
                 let task = serve(outbox, calling);
                 tenants.spawn_local(Metered::new(payer, task));

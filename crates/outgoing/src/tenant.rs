@@ -6,13 +6,26 @@ use leasehold_io_thread::Metered;
 use std::future::{pending, poll_fn};
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::task::JoinSet;
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout};
+
+/// How long the connections of a tenant that is over may take to give the kernel what the tenant wrote last. Each does so
+/// in one turn.
+const LAST: Duration = Duration::from_millis(100);
 
 /// Takes calls out of the outbox and sends them. When it is closed, everything of the tenant is
 /// dropped: calls, connections, sessions.
 pub(crate) async fn serve(outbox: Arc<Outbox>, calling: Rc<Calling>) {
     let mut calls = JoinSet::new();
+    take_and_send(&outbox, &calling, &mut calls).await;
+    calling.over.notify_waiters();
+    let rest = async { while calls.join_next().await.is_some() {} };
+    // What is not over then is dropped.
+    let _ = timeout(LAST, rest).await;
+}
+
+async fn take_and_send(outbox: &Outbox, calling: &Rc<Calling>, calls: &mut JoinSet<()>) {
     let most = outbox.concurrency() as usize;
     loop {
         let expires = calling.pool.expires_at();

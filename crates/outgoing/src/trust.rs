@@ -79,7 +79,7 @@ impl Trust {
 }
 
 fn needs_tls(lease: &Lease) -> bool {
-    lease.allow.iter().any(|destination| destination.is_https)
+    lease.is_https()
 }
 
 fn of_file(file: &Path) -> Result<RootCertStore, OutgoingError> {

@@ -1,27 +1,36 @@
-//! HTTP requests that a guest sends, with heads at their caps, and responses with as much.
+//! What a guest asks of other hosts: HTTP requests with heads at their caps, and responses with as much; names, and
+//! connections.
 
 use super::served::{COUNT, wait};
 use crate::component::wrap;
 use crate::offer::World;
 use anyhow::{Context, Result, ensure};
 use leasehold_cell::calibrate::Effort;
-use leasehold_cell::exchange::{ExchangeLimits, Fields, Outbox, Outlet, ResponseHead};
+use leasehold_cell::exchange::{
+    ADDRESS, CallKind, ExchangeLimits, Fields, Outbox, Outlet, ResponseHead,
+};
 use leasehold_cell::steps::StepSamples;
 use leasehold_cell::{Cell, Exit, Lease, StartRequest, Surroundings};
 use leasehold_lease::Nanoseconds;
 use std::sync::Arc;
 use std::thread;
 
-/// Sends requests that are answered at once; returns the steps that it took.
+/// As many addresses as a look-up finds at the most.
+const ADDRESSES: u32 = 16;
+
+/// Programs that ask.
+pub(super) const PROGRAMS: [&str; 2] = [include_str!("asked.wat"), include_str!("connected.wat")];
+
+/// Asks for what is answered at once; returns the steps that it took.
 ///
 /// # Errors
 /// When the program cannot be started, or does not get its answers.
-pub(super) fn samples(cell: &Cell, effort: Effort) -> Result<Vec<StepSamples>> {
+pub(super) fn samples(cell: &Cell, effort: Effort, program: &str) -> Result<Vec<StepSamples>> {
     let rounds = match effort {
         Effort::Quick => 10,
         Effort::Full => 200,
     };
-    let text = include_str!("asked.wat")
+    let text = program
         .replace("COUNT", &COUNT.to_string())
         .replace("ROUNDS", &rounds.to_string());
     let mut lease = Lease::default();
@@ -41,7 +50,7 @@ pub(super) fn samples(cell: &Cell, effort: Effort) -> Result<Vec<StepSamples>> {
     let ended = tenant.wait()?;
     ensure!(
         ended.exit == Exit::Code(0),
-        "requests that are sent: {:?}",
+        "what is asked of other hosts: {:?}",
         ended.exit
     );
     answering
@@ -54,7 +63,15 @@ pub(super) fn samples(cell: &Cell, effort: Effort) -> Result<Vec<StepSamples>> {
 fn answer(outbox: &Outbox) -> Result<()> {
     while let Some(mut call) = wait(|context| outbox.poll_take(context))? {
         let mut fields = Fields::new(ExchangeLimits::default().head_bytes);
-        while fields.push("x", b"1234567").is_ok() {}
+        match call.kind {
+            CallKind::Request { .. } => while fields.push("x", b"1234567").is_ok() {},
+            CallKind::Connect { .. } => fields.push(ADDRESS, b"10.1.2.3:4")?,
+            CallKind::LookUp { .. } => {
+                for number in 0..ADDRESSES {
+                    fields.push(ADDRESS, format!("2001:db8::{number:x}").as_bytes())?;
+                }
+            }
+        }
         let head = ResponseHead {
             status: 200,
             fields,

@@ -132,8 +132,13 @@ fn run_all(
     }
     progress("requests that are answered");
     seen.add(undisturbed(|| served::samples(&cell, effort), goes_on)?);
-    progress("requests that are sent");
-    seen.add(undisturbed(|| asked::samples(&cell, effort), goes_on)?);
+    progress("what is asked of other hosts");
+    for program in asked::PROGRAMS {
+        seen.add(undisturbed(
+            || asked::samples(&cell, effort, program),
+            goes_on,
+        )?);
+    }
     progress("calls of exports");
     for samples in called::samples(&cell, effort)? {
         seen.add(samples);

@@ -133,7 +133,8 @@ impl RowId {
             (ENVIRONMENT, _) => (ENVIRONMENT, "get-environment"),
             (EXIT, _) => (EXIT, "exit"),
             (WALL, _) => (WALL, "now"),
-            (interface, _) if interface.starts_with(SOCKETS) => (ENGINE, "instruction"),
+            // No program has a socket of it.
+            (UDP, _) => (ENGINE, "instruction"),
             // No program is given one that it could drop.
             ("wasi:cli/terminal-input", _) => ("wasi:cli/terminal-stdin", "get-terminal-stdin"),
             ("wasi:cli/terminal-output", _) => ("wasi:cli/terminal-stdout", "get-terminal-stdout"),
@@ -215,7 +216,6 @@ const FILES: &str = "wasi:filesystem/types";
 const HTTP: &str = "wasi:http/types";
 const HTTP_OUT: &str = "wasi:http/outgoing-handler";
 const STORE: &str = "wasi:keyvalue/store";
-const SOCKETS: &str = "wasi:sockets/";
 const TCP: &str = "wasi:sockets/tcp";
 const UDP: &str = "wasi:sockets/udp";
 const LOOKUP: &str = "wasi:sockets/ip-name-lookup";
@@ -642,22 +642,27 @@ static ROWS: [Row; 353] = [
         .caps(&[KEY, KEYS])
         .holds("pages of the store")
         .io(),
-    // Sockets: every attempt to have one is refused.
     row("wasi:sockets/network", "[resource-drop]network"),
-    row("wasi:sockets/instance-network", "instance-network").takes(ENTRY),
-    row(LOOKUP, "resolve-addresses").caps(&[PATH]),
+    row("wasi:sockets/instance-network", "instance-network").holds("a slot of the arena"),
+    row(LOOKUP, "resolve-addresses")
+        .caps(&[CALL, REQUESTS])
+        .takes(&[Held::HostPage])
+        .holds("a slot of the arena"),
     row(
         LOOKUP,
         "[method]resolve-address-stream.resolve-next-address",
     ),
-    row(LOOKUP, "[method]resolve-address-stream.subscribe"),
+    row(LOOKUP, "[method]resolve-address-stream.subscribe").holds("a slot of the arena"),
     row(LOOKUP, "[resource-drop]resolve-address-stream"),
-    row("wasi:sockets/tcp-create-socket", "create-tcp-socket"),
+    row("wasi:sockets/tcp-create-socket", "create-tcp-socket").holds("a slot of the arena"),
     row("wasi:sockets/udp-create-socket", "create-udp-socket"),
     row(TCP, "[method]tcp-socket.start-bind"),
     row(TCP, "[method]tcp-socket.finish-bind"),
-    row(TCP, "[method]tcp-socket.start-connect"),
-    row(TCP, "[method]tcp-socket.finish-connect"),
+    row(TCP, "[method]tcp-socket.start-connect")
+        .caps(&[REQUESTS])
+        .takes(&[Held::HostPage])
+        .holds("what goes over the connection"),
+    row(TCP, "[method]tcp-socket.finish-connect").takes(ENTRY),
     row(TCP, "[method]tcp-socket.start-listen"),
     row(TCP, "[method]tcp-socket.finish-listen"),
     row(TCP, "[method]tcp-socket.accept"),
@@ -680,7 +685,7 @@ static ROWS: [Row; 353] = [
     row(TCP, "[method]tcp-socket.set-receive-buffer-size"),
     row(TCP, "[method]tcp-socket.send-buffer-size"),
     row(TCP, "[method]tcp-socket.set-send-buffer-size"),
-    row(TCP, "[method]tcp-socket.subscribe"),
+    row(TCP, "[method]tcp-socket.subscribe").holds("a slot of the arena"),
     row(TCP, "[method]tcp-socket.shutdown"),
     row(TCP, "[resource-drop]tcp-socket"),
     row(UDP, "[method]udp-socket.start-bind"),

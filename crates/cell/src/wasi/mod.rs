@@ -1,6 +1,6 @@
 //! WASI preview 2 for components. (Preview 1 is [`crate::host::preview1`].)
 //!
-//! Most interfaces come from `wasmtime-wasi`. Six things are the cell's own, because a guest can
+//! Most interfaces come from `wasmtime-wasi`. Seven things are the cell's own, because a guest can
 //! multiply them and freeing them one by one would take time that was charged to no tenant:
 //!
 //! - **pollables** ([`poll`]): objects in the tenant's arena, freed with it as a whole;
@@ -9,11 +9,11 @@
 //! - **directory listings** ([`filesystem::directory`]): a window of a few kilobytes on the
 //!   directory, in the tenant's arena;
 //! - **HTTP** ([`http`]): requests, responses and their fields, in the arena; what crosses to I/O threads is in exchanges;
+//! - **connections** ([`sockets`]): sockets, in the arena; their bytes are in exchanges, too;
 //! - **stores** ([`keyvalue`]): a bucket is an object of the arena, and its operations are jobs.
 //!
 //! Streams and error values live in `wasmtime-wasi`'s resource table; every place in that table is charged
-//! before it can be used ([`table`]). Sockets are not offered: every attempt is refused by `wasmtime-wasi`
-//! itself.
+//! before it can be used ([`table`]).
 
 mod bindings;
 pub(crate) mod capture;
@@ -26,9 +26,11 @@ mod keyvalue;
 pub(crate) mod log;
 mod logging;
 pub(crate) mod objects;
+pub(crate) mod outgoing;
 pub(crate) mod poll;
 mod random;
 mod rep;
+pub(crate) mod sockets;
 pub(crate) mod stdio;
 pub(crate) mod streams;
 pub(crate) mod table;
@@ -42,9 +44,8 @@ use wasmtime::component::Linker;
 use wasmtime_wasi::WasiView as _;
 use wasmtime_wasi::cli::{WasiCli, WasiCliView as _};
 use wasmtime_wasi::clocks::{WasiClocks, WasiClocksView as _};
-use wasmtime_wasi::p2::bindings::{cli, clocks as clocks_wit, random as random_wit, sockets};
+use wasmtime_wasi::p2::bindings::{cli, clocks as clocks_wit, random as random_wit};
 use wasmtime_wasi::random::WasiRandom;
-use wasmtime_wasi::sockets::{WasiSockets, WasiSocketsView as _};
 use wasmtime_wasi_io::bindings::wasi::io;
 
 /// Links the `wasi:cli/imports` world. Steps of an interface that comes from `wasmtime-wasi` as a whole
@@ -65,6 +66,7 @@ pub(crate) fn link_component(linker: &mut Linker<Guest>) -> wasmtime::Result<()>
 
     filesystem::link(l)?;
     http::link(l)?;
+    sockets::link(l)?;
 
     bindings::config::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
     bindings::logging::add_to_linker::<Guest, OfGuest>(l, |guest| Wasi(guest))?;
@@ -126,14 +128,5 @@ pub(crate) fn link_component(linker: &mut Linker<Guest>) -> wasmtime::Result<()>
         mark(step!("wasi:cli/terminal-stderr", "get-terminal-stderr"));
         guest.cli()
     })?;
-
-    sockets::tcp_create_socket::add_to_linker::<Guest, WasiSockets>(l, Guest::sockets)?;
-    sockets::udp_create_socket::add_to_linker::<Guest, WasiSockets>(l, Guest::sockets)?;
-    sockets::tcp::add_to_linker::<Guest, WasiSockets>(l, Guest::sockets)?;
-    sockets::udp::add_to_linker::<Guest, WasiSockets>(l, Guest::sockets)?;
-    sockets::instance_network::add_to_linker::<Guest, WasiSockets>(l, Guest::sockets)?;
-    let options = sockets::network::LinkOptions::default();
-    sockets::network::add_to_linker::<Guest, WasiSockets>(l, &options, Guest::sockets)?;
-    sockets::ip_name_lookup::add_to_linker::<Guest, WasiSockets>(l, Guest::sockets)?;
     Ok(())
 }

@@ -5,9 +5,9 @@
 //! arena slot that names what to wait for. Without a waiting execution nothing is queued, and the
 //! only state of a wait outside the arena is the execution's one deadline.
 
-use super::http::outgoing::OutgoingCall;
 use super::http::streams::Receiving;
 use super::objects::Source;
+use super::outgoing::OutgoingCall;
 use super::rep;
 use super::view::Wasi;
 use super::watched::unpaid;
@@ -129,8 +129,8 @@ pub(crate) async fn wait_any(guest: &mut Guest, sources: &[Source]) -> Result<Ve
             Source::Input(rep) | Source::Output(rep) => {
                 streams.entry(rep).or_default().push(index);
             }
-            Source::Trailers(origin) => trailers.push((Receiving::of(guest.http(), origin), index)),
-            Source::Response(call) => responses.push((guest.http().call(call), index)),
+            Source::Trailers(origin) => trailers.push((Receiving::of(guest, origin), index)),
+            Source::Response(call) => responses.push((guest.calls().find(call), index)),
         }
     }
     let table = guest.charged_table();

@@ -34,7 +34,7 @@ pub(crate) fn create<T: 'static, R: 'static>(
 ///
 /// `R` is a resource type of which every representation is made by `create` with this `T`: pollables are made
 /// nowhere but in [`super::poll`], listings in [`super::filesystem::directory`], and the resources of
-/// `wasi:http` in [`super::http::access`].
+/// `wasi:http` and `wasi:sockets` in their `access`.
 pub(crate) fn find<T: 'static, R: 'static>(
     guest: &Guest,
     resource: &Resource<R>,
@@ -47,4 +47,23 @@ pub(crate) fn find<T: 'static, R: 'static>(
         let slot = unsafe { TrustedSlot::new(group, resource.rep()) };
         local.kernel.groups().handle_at(slot)
     })
+}
+
+/// A copy of the object that a handle names, if it is there.
+pub(crate) fn get<T: Copy + 'static>(handle: Handle<T>) -> Option<T> {
+    local::with(|local| local.kernel.groups().get(handle).copied())
+}
+
+/// Puts `object` in the place of the one that a handle names, if it is there.
+pub(crate) fn put<T: 'static>(handle: Handle<T>, object: T) {
+    local::with(|local| {
+        if let Some(place) = local.kernel.groups_mut().get_mut(handle) {
+            *place = object;
+        }
+    });
+}
+
+/// Frees the object that a handle names, and returns it if it was there.
+pub(crate) fn free<T: 'static>(handle: Handle<T>) -> Option<T> {
+    local::with(|local| local.kernel.groups_mut().free(handle))
 }

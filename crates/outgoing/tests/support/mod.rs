@@ -1,7 +1,10 @@
 //! A guest's part in these tests: its lease, what it sends, and how it waits.
 
+#![allow(dead_code, reason = "no test uses all of it")]
+
 use leasehold_exchange::{
-    Call, CallTimeouts, ClientHalf, Failure, Fields, Outlet, RequestHead, Scheme, exchange,
+    Call, CallKind, CallTimeouts, ClientHalf, Failure, Fields, Outlet, RequestHead, Scheme,
+    exchange,
 };
 use leasehold_lease::LeaseFile;
 use std::path::Path;
@@ -44,24 +47,39 @@ pub(crate) fn lease(outgoing: &str) -> leasehold_lease::Outgoing {
 /// Sends the head of a GET, whose body is still to come if it has one.
 pub(crate) fn send(outlet: &Outlet, authority: &str, has_body: bool) -> ClientHalf {
     let head = RequestHead {
-        method: "GET".into(),
-        scheme: Scheme::Http,
         authority: authority.into(),
         path_with_query: "/".into(),
-        fields: Fields::new(0),
+        method: "GET".into(),
+        ..nothing()
     };
-    let (mut client, half) = exchange(outlet.outbox().limits(), head.clone(), 1);
-    if !has_body {
-        client.finish_body(None);
-    }
-    let call = Call {
-        half,
+    let kind = CallKind::Request {
         head,
         has_body,
         timeouts: CallTimeouts::default(),
     };
-    outlet.outbox().send(call).expect("taken");
+    let mut client = call(outlet, kind);
+    if !has_body {
+        client.finish_body(None);
+    }
     client
+}
+
+/// Sends a call.
+pub(crate) fn call(outlet: &Outlet, kind: CallKind) -> ClientHalf {
+    let (client, half) = exchange(outlet.outbox().limits(), nothing(), 1);
+    outlet.outbox().send(Call { half, kind }).expect("taken");
+    client
+}
+
+/// The head of an exchange whose request comes with the call.
+fn nothing() -> RequestHead {
+    RequestHead {
+        method: String::new(),
+        scheme: Scheme::Http,
+        authority: String::new(),
+        path_with_query: String::new(),
+        fields: Fields::new(0),
+    }
 }
 
 /// Waits for the status of a response.

@@ -38,28 +38,13 @@ pub(super) fn handle<R: 'static>(guest: &Guest, resource: &Resource<R>) -> Resul
 
 /// A copy of an object.
 pub(super) fn read<R: 'static>(guest: &Guest, resource: &Resource<R>) -> Result<Object> {
-    get(handle(guest, resource)?).context("unknown object of wasi:http")
-}
-
-/// A copy of the object that a handle names, if it is there.
-pub(super) fn get(handle: Handle<Object>) -> Option<Object> {
-    local::with(|local| local.kernel.groups().get(handle).copied())
-}
-
-/// Puts `object` in the place of the one that a handle names, if it is there.
-pub(super) fn put(handle: Handle<Object>, object: Object) {
-    local::with(|local| {
-        if let Some(place) = local.kernel.groups_mut().get_mut(handle) {
-            *place = object;
-        }
-    });
+    rep::get(handle(guest, resource)?).context("unknown object of wasi:http")
 }
 
 /// Frees an object and returns it.
 pub(super) fn take<R: 'static>(guest: &Guest, resource: &Resource<R>) -> Result<Object> {
     let handle = handle(guest, resource)?;
-    let taken = local::with(|local| local.kernel.groups_mut().free(handle));
-    taken.context("unknown object of wasi:http")
+    rep::free(handle).context("unknown object of wasi:http")
 }
 
 /// The error of a handle whose object is of another kind, which is a defect.

@@ -10,6 +10,7 @@ use super::syntax::is_forbidden;
 use crate::steps::{mark, step};
 use crate::wasi::objects::Source;
 use crate::wasi::poll::subscribe;
+use crate::wasi::rep;
 use crate::wasi::table::TableCharge;
 use crate::wasi::view::Wasi;
 use std::task::{Context, Poll, Waker};
@@ -40,7 +41,7 @@ impl Wasi<'_> {
                     exchange.close_request();
                 }
             }
-            Origin::Call(number) => self.0.http().end_call(number),
+            Origin::Call(number) => self.0.calls().end(number),
         }
     }
 }
@@ -56,14 +57,14 @@ impl types::HostIncomingBody for Wasi<'_> {
             return Ok(Err(()));
         }
         let stream = BodyInput {
-            from: Receiving::of(self.0.http(), body.of),
+            from: Receiving::of(self.0, body.of),
             body: handle,
             has_failed: false,
         };
         let stream: DynInputStream = Box::new(stream);
         let stream = TableCharge::put(self.0.charged_table(), stream).context(NO_ROOM)?;
         body.stream = Child::Alive;
-        access::put(handle, Object::IncomingBody(body));
+        rep::put(handle, Object::IncomingBody(body));
         Ok(Ok(stream))
     }
 
@@ -107,7 +108,7 @@ impl types::HostFutureTrailers for Wasi<'_> {
         if trailers.is_consumed {
             return Ok(Some(Err(())));
         }
-        let from = Receiving::of(self.0.http(), trailers.of);
+        let from = Receiving::of(self.0, trailers.of);
         let mut context = Context::from_waker(Waker::noop());
         let fields = match from
             .as_ref()
@@ -135,7 +136,7 @@ impl types::HostFutureTrailers for Wasi<'_> {
             }
         };
         trailers.is_consumed = true;
-        access::put(handle, Object::Trailers(trailers));
+        rep::put(handle, Object::Trailers(trailers));
         Ok(Some(Ok(fields)))
     }
 
@@ -155,7 +156,7 @@ impl types::HostOutgoingBody for Wasi<'_> {
         if body.stream != Child::Unborn {
             return Ok(Err(()));
         }
-        let to = body.of.and_then(|sink| Sending::of(self.0.http(), sink));
+        let to = body.of.and_then(|sink| Sending::of(self.0, sink));
         let stream = BodyOutput {
             is_closed: body.of.is_some() && to.is_none(),
             to,
@@ -164,7 +165,7 @@ impl types::HostOutgoingBody for Wasi<'_> {
         let stream: DynOutputStream = Box::new(stream);
         let stream = TableCharge::put(self.0.charged_table(), stream).context(NO_ROOM)?;
         body.stream = Child::Alive;
-        access::put(handle, Object::OutgoingBody(body));
+        rep::put(handle, Object::OutgoingBody(body));
         Ok(Ok(stream))
     }
 
@@ -181,7 +182,7 @@ impl types::HostOutgoingBody for Wasi<'_> {
             None => None,
         };
         let is_whole = body.expected.is_none_or(|bytes| bytes == body.written);
-        if let Some(to) = body.of.and_then(|sink| Sending::of(self.0.http(), sink)) {
+        if let Some(to) = body.of.and_then(|sink| Sending::of(self.0, sink)) {
             let sendable = trailers.map(|trailers| to.sendable(&trailers));
             let end = match (is_whole, sendable) {
                 (true, None) => BodyEnd::Finished(None),
@@ -203,7 +204,7 @@ impl types::HostOutgoingBody for Wasi<'_> {
         mark(step!("wasi:http/types", "[resource-drop]outgoing-body"));
         let body = access::take_outgoing_body(self.0, &body)?;
         check_childless(body.stream)?;
-        if let Some(to) = body.of.and_then(|sink| Sending::of(self.0.http(), sink)) {
+        if let Some(to) = body.of.and_then(|sink| Sending::of(self.0, sink)) {
             to.end(BodyEnd::Incomplete);
         }
         Ok(())

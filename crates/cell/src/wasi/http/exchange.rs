@@ -8,6 +8,7 @@ use super::object::{OutgoingResponse, Packed};
 use crate::clock::monotonic_ns;
 use crate::discarded::Discarded;
 use crate::steps::caps::TRANSFER;
+use crate::wasi::outgoing::Closed;
 use leasehold_exchange::{Failure, Fields, GuestHalf, Read, ResponseHead, has_body};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll, Waker};
@@ -60,10 +61,6 @@ pub(crate) enum BodyEnd {
     /// It is not.
     Incomplete,
 }
-
-/// Why nothing can be written.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Closed;
 
 impl State {
     fn half(&mut self) -> Option<&mut GuestHalf> {

@@ -9,6 +9,7 @@ use super::syntax::{CONTENT_LENGTH, content_length, field_name, is_field_value, 
 use crate::guest::Guest;
 use crate::steps::caps::FIELDS;
 use crate::steps::{mark, step};
+use crate::wasi::rep;
 use crate::wasi::view::Wasi;
 use wasmtime::component::Resource;
 use wasmtime::{Result, bail};
@@ -134,7 +135,7 @@ impl types::HostFields for Wasi<'_> {
         for value in &values {
             add(self.0, &mut fields, &name, value)?;
         }
-        access::put(handle, Object::Fields(fields));
+        rep::put(handle, Object::Fields(fields));
         Ok(Ok(()))
     }
 
@@ -150,7 +151,7 @@ impl types::HostFields for Wasi<'_> {
             return Ok(Err(HeaderError::Immutable));
         }
         fields.remove(name.as_bytes());
-        access::put(handle, Object::Fields(fields));
+        rep::put(handle, Object::Fields(fields));
         Ok(Ok(()))
     }
 
@@ -164,7 +165,7 @@ impl types::HostFields for Wasi<'_> {
         let handle = access::handle(self.0, &fields)?;
         let mut fields = access::fields(self.0, &fields)?;
         let appended = append(self.0, &mut fields, &name, value)?;
-        access::put(handle, Object::Fields(fields));
+        rep::put(handle, Object::Fields(fields));
         Ok(appended)
     }
 

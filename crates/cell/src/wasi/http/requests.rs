@@ -10,14 +10,16 @@ use super::object::{
     self, Child, FutureResponse, IncomingBody, Object, Origin, OutgoingBody, OutgoingRequest, Sink,
     Text,
 };
-use super::outgoing::OutgoingCall;
+use super::outgoing::refused;
 use super::syntax::{is_authority, is_method, is_path, is_scheme};
 use crate::guest::Guest;
 use crate::steps::caps::FIELDS;
 use crate::steps::{mark, step};
 use crate::wasi::imports::Outbound;
+use crate::wasi::outgoing::OutgoingCall;
+use crate::wasi::rep;
 use crate::wasi::view::Wasi;
-use leasehold_exchange::{self as exchange, CallTimeouts, RequestHead};
+use leasehold_exchange::{self as exchange, CallKind, CallTimeouts, RequestHead};
 use std::time::Duration;
 use wasmtime::Result;
 use wasmtime::component::Resource;
@@ -106,7 +108,7 @@ impl types::HostIncomingRequest for Wasi<'_> {
         };
         let body = make(self.0, Object::IncomingBody(body))?;
         request.is_consumed = true;
-        access::put(handle, Object::Request(request));
+        rep::put(handle, Object::Request(request));
         Ok(Ok(body))
     }
 
@@ -175,7 +177,7 @@ impl Wasi<'_> {
             },
         };
         replaced(std::mem::replace(place(&mut request), kept));
-        access::put(handle, Object::OutgoingRequest(request));
+        rep::put(handle, Object::OutgoingRequest(request));
         Ok(Ok(()))
     }
 }
@@ -209,7 +211,7 @@ impl types::HostOutgoingRequest for Wasi<'_> {
         }
         // Without a place the body goes nowhere: sending the request says so.
         let outbound = self.0.imports.outgoing.clone();
-        request.call = outbound.and_then(|outbound| self.0.http().open_call(&outbound).ok());
+        request.call = outbound.and_then(|outbound| self.0.calls().open(&outbound).ok());
         let body = OutgoingBody {
             of: request.call.map(Sink::Call),
             expected,
@@ -218,7 +220,7 @@ impl types::HostOutgoingRequest for Wasi<'_> {
         };
         let body = make(self.0, Object::OutgoingBody(body))?;
         request.has_body = true;
-        access::put(handle, Object::OutgoingRequest(request));
+        rep::put(handle, Object::OutgoingRequest(request));
         Ok(Ok(body))
     }
 
@@ -254,7 +256,7 @@ impl types::HostOutgoingRequest for Wasi<'_> {
             }
         };
         free_method(std::mem::replace(&mut request.method, method));
-        access::put(handle, Object::OutgoingRequest(request));
+        rep::put(handle, Object::OutgoingRequest(request));
         Ok(Ok(()))
     }
 
@@ -309,7 +311,7 @@ impl types::HostOutgoingRequest for Wasi<'_> {
             },
         };
         free_scheme(std::mem::replace(&mut request.scheme, scheme));
-        access::put(handle, Object::OutgoingRequest(request));
+        rep::put(handle, Object::OutgoingRequest(request));
         Ok(Ok(()))
     }
 
@@ -346,7 +348,7 @@ impl types::HostOutgoingRequest for Wasi<'_> {
         mark(step!("wasi:http/types", "[resource-drop]outgoing-request"));
         let request = access::take_outgoing_request(self.0, &request)?;
         if let Some(call) = request.call {
-            self.0.http().end_call(call);
+            self.0.calls().end(call);
         }
         free(request);
         Ok(())
@@ -367,7 +369,7 @@ impl Wasi<'_> {
         let handle = access::handle(self.0, options)?;
         let mut options = access::options(self.0, options)?;
         options[place] = duration;
-        access::put(handle, Object::Options(options));
+        rep::put(handle, Object::Options(options));
         Ok(Ok(()))
     }
 }
@@ -460,21 +462,26 @@ impl Wasi<'_> {
         };
         let number = match (request.call, request.has_body) {
             (Some(call), _) => call,
-            (None, false) => self.0.http().open_call(&outbound)?,
+            (None, false) => self.0.calls().open(&outbound).map_err(refused)?,
             (None, true) => return Err(ErrorCode::ConnectionLimitReached),
         };
-        let call = self.0.http().call(number);
+        let call = self.0.calls().find(number);
         let sent = head(request, &outbound).and_then(|head| {
             let call = call.ok_or(ErrorCode::ConnectionTerminated)?;
             if !request.has_body {
                 call.finish_body(None);
             }
-            call.send(&outbound, head, request.has_body, timeouts)
+            let kind = CallKind::Request {
+                head,
+                has_body: request.has_body,
+                timeouts,
+            };
+            call.send(&outbound, kind).map_err(refused)
         });
         match sent {
             Ok(()) => Ok(number),
             Err(error) => {
-                self.0.http().end_call(number);
+                self.0.calls().end(number);
                 Err(error)
             }
         }
@@ -532,7 +539,7 @@ impl outgoing_handler::Host for Wasi<'_> {
         let request = access::take_outgoing_request(self.0, &request)?;
         let sent = self.send(&request, timeouts);
         if let (Err(_), Some(call)) = (&sent, request.call) {
-            self.0.http().end_call(call);
+            self.0.calls().end(call);
         }
         free(request);
         match sent {

@@ -7,11 +7,13 @@ use super::kinds;
 use super::object::{
     self, Child, IncomingBody, Object, Origin, OutgoingBody, OutgoingResponse, Packed, Sink,
 };
+use super::outgoing::error_of;
 use super::syntax::is_forbidden;
 use crate::guest::Guest;
 use crate::steps::{mark, step};
 use crate::wasi::objects::Source;
 use crate::wasi::poll::subscribe;
+use crate::wasi::rep;
 use crate::wasi::view::Wasi;
 use wasmtime::component::Resource;
 use wasmtime::{Result, bail};
@@ -75,13 +77,13 @@ impl types::HostOutgoingResponse for Wasi<'_> {
             return Ok(Err(()));
         }
         response.status = status;
-        access::put(handle, Object::Response(response));
+        rep::put(handle, Object::Response(response));
         let expected = expected_bytes(self.0, &response);
         if let Some(handle) = response.body
-            && let Some(Object::OutgoingBody(mut body)) = access::get(handle)
+            && let Some(Object::OutgoingBody(mut body)) = rep::get(handle)
         {
             body.expected = expected;
-            access::put(handle, Object::OutgoingBody(body));
+            rep::put(handle, Object::OutgoingBody(body));
         }
         Ok(Ok(()))
     }
@@ -111,7 +113,7 @@ impl types::HostOutgoingResponse for Wasi<'_> {
         };
         let body = make(self.0, Object::OutgoingBody(body))?;
         response.body = Some(access::handle(self.0, &body)?);
-        access::put(handle, Object::Response(response));
+        rep::put(handle, Object::Response(response));
         Ok(Ok(body))
     }
 
@@ -197,7 +199,7 @@ impl types::HostIncomingResponse for Wasi<'_> {
         };
         let body = make(self.0, Object::IncomingBody(body))?;
         response.is_consumed = true;
-        access::put(handle, Object::IncomingResponse(response));
+        rep::put(handle, Object::IncomingResponse(response));
         Ok(Ok(body))
     }
 
@@ -206,7 +208,7 @@ impl types::HostIncomingResponse for Wasi<'_> {
         let response = access::take_incoming_response(self.0, &response)?;
         response.fields.free();
         if !response.is_consumed {
-            self.0.http().end_call(response.call);
+            self.0.calls().end(response.call);
         }
         Ok(())
     }
@@ -215,7 +217,7 @@ impl types::HostIncomingResponse for Wasi<'_> {
 impl Wasi<'_> {
     /// The response to a call, if there is one or will be none.
     fn response_of(&mut self, number: u64) -> Result<Option<Result<IncomingResponse, ErrorCode>>> {
-        let Some(call) = self.0.http().call(number) else {
+        let Some(call) = self.0.calls().find(number) else {
             return Ok(Some(Err(ErrorCode::ConnectionTerminated)));
         };
         let group = paid(self.0.arena())?;
@@ -230,8 +232,8 @@ impl Wasi<'_> {
             Ok(None) => return Ok(None),
             Ok(Some((status, fields))) => (status, paid(fields)?),
             Err(error) => {
-                self.0.http().end_call(number);
-                return Ok(Some(Err(error)));
+                self.0.calls().end(number);
+                return Ok(Some(Err(error_of(error))));
             }
         };
         let response = object::IncomingResponse {
@@ -272,7 +274,7 @@ impl types::HostFutureIncomingResponse for Wasi<'_> {
             return Ok(None);
         };
         future.is_taken = true;
-        access::put(handle, Object::Future(future));
+        rep::put(handle, Object::Future(future));
         Ok(Some(Ok(response)))
     }
 
@@ -283,7 +285,7 @@ impl types::HostFutureIncomingResponse for Wasi<'_> {
         ));
         let future = access::take_future(self.0, &future)?;
         if !future.is_taken {
-            self.0.http().end_call(future.call);
+            self.0.calls().end(future.call);
         }
         Ok(())
     }

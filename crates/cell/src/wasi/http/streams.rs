@@ -1,12 +1,13 @@
 //! The streams of bodies, over the windows of an exchange.
 
-use super::access;
 use super::bindings::types::ErrorCode;
-use super::current::Http;
-use super::exchange::{BodyEnd, Closed, Exchange};
+use super::exchange::{BodyEnd, Exchange, sendable};
 use super::object::{Child, Object, Origin, Packed, Sink};
-use super::outgoing::OutgoingCall;
+use super::outgoing::error_of;
+use crate::guest::Guest;
 use crate::steps::caps::PERMITTED;
+use crate::wasi::outgoing::{Closed, OutgoingCall};
+use crate::wasi::rep;
 use bytes::Bytes;
 use leasehold_exchange::Fields;
 use leasehold_reclaim::Handle;
@@ -26,10 +27,10 @@ pub(crate) enum Receiving {
 
 impl Receiving {
     /// Where a message comes from, unless that is over.
-    pub(crate) fn of(http: &Http, origin: Origin) -> Option<Self> {
+    pub(crate) fn of(guest: &mut Guest, origin: Origin) -> Option<Self> {
         match origin {
-            Origin::Exchange(number) => http.exchange(number).map(Self::Client),
-            Origin::Call(number) => http.call(number).map(Self::Host),
+            Origin::Exchange(number) => guest.http().exchange(number).map(Self::Client),
+            Origin::Call(number) => guest.calls().find(number).map(Self::Host),
         }
     }
 
@@ -39,7 +40,7 @@ impl Receiving {
                 let read = exchange.read(size);
                 read.map_err(|end| end.map_err(|()| ErrorCode::HttpProtocolError))
             }
-            Self::Host(call) => call.read(size),
+            Self::Host(call) => call.read(size).map_err(|end| end.map_err(error_of)),
         }
     }
 
@@ -58,7 +59,7 @@ impl Receiving {
                 let end = exchange.poll_request_end(context);
                 end.map_err(|()| ErrorCode::HttpProtocolError)
             }
-            Self::Host(call) => call.poll_end(context),
+            Self::Host(call) => call.poll_end(context).map_err(error_of),
         }
     }
 
@@ -83,13 +84,13 @@ pub(super) enum Sending {
 
 impl Sending {
     /// Where a message goes, unless that is over.
-    pub(super) fn of(http: &Http, sink: Sink) -> Option<Self> {
+    pub(super) fn of(guest: &mut Guest, sink: Sink) -> Option<Self> {
         match sink {
             Sink::Response(number, response) => {
-                let exchange = http.exchange(number);
+                let exchange = guest.http().exchange(number);
                 exchange.map(|exchange| Self::Client(exchange, response))
             }
-            Sink::Call(number) => http.call(number).map(Self::Host),
+            Sink::Call(number) => guest.calls().find(number).map(Self::Host),
         }
     }
 
@@ -118,7 +119,7 @@ impl Sending {
     pub(super) fn sendable(&self, fields: &Packed) -> Option<Fields> {
         match self {
             Self::Client(exchange, _) => exchange.sendable(fields),
-            Self::Host(call) => call.sendable(fields),
+            Self::Host(call) => sendable(fields, call.head_limit()),
         }
     }
 
@@ -151,18 +152,18 @@ pub(super) struct BodyOutput {
 
 impl Drop for BodyInput {
     fn drop(&mut self) {
-        if let Some(Object::IncomingBody(mut body)) = access::get(self.body) {
+        if let Some(Object::IncomingBody(mut body)) = rep::get(self.body) {
             body.stream = Child::Dropped;
-            access::put(self.body, Object::IncomingBody(body));
+            rep::put(self.body, Object::IncomingBody(body));
         }
     }
 }
 
 impl Drop for BodyOutput {
     fn drop(&mut self) {
-        if let Some(Object::OutgoingBody(mut body)) = access::get(self.body) {
+        if let Some(Object::OutgoingBody(mut body)) = rep::get(self.body) {
             body.stream = Child::Dropped;
-            access::put(self.body, Object::OutgoingBody(body));
+            rep::put(self.body, Object::OutgoingBody(body));
         }
     }
 }
@@ -197,11 +198,11 @@ impl InputStream for BodyInput {
 impl BodyOutput {
     /// Counts bytes; fails if they are more than the body states.
     fn count(&self, bytes: usize) -> StreamResult<()> {
-        let Some(Object::OutgoingBody(mut body)) = access::get(self.body) else {
+        let Some(Object::OutgoingBody(mut body)) = rep::get(self.body) else {
             return Err(StreamError::Closed);
         };
         body.written = body.written.saturating_add(bytes as u64);
-        access::put(self.body, Object::OutgoingBody(body));
+        rep::put(self.body, Object::OutgoingBody(body));
         match body.expected {
             Some(expected) if body.written > expected => {
                 let error = size_error(body.of, body.written);

@@ -1,0 +1,461 @@
+//! `tcp`: sockets that connect. None listens: what a tenant answers comes through `wasi:http`.
+
+use super::access::{self, confused, handle, make};
+use super::address::{is_remote, of_guest, of_socket};
+use super::bindings::network::{ErrorCode, IpAddressFamily, IpSocketAddress};
+use super::bindings::tcp::{self, ShutdownType};
+use super::bindings::tcp_create_socket;
+use super::failure::{of_connection, refused};
+use super::kinds;
+use super::object::{Connection, Object, Tcp, TcpState};
+use super::streams;
+use crate::guest::Guest;
+use crate::steps::{mark, step};
+use crate::wasi::objects::Source;
+use crate::wasi::outgoing::OutgoingCall;
+use crate::wasi::poll::subscribe;
+use crate::wasi::rep;
+use crate::wasi::table::TableCharge;
+use crate::wasi::view::Wasi;
+use leasehold_exchange::{ADDRESS, CallKind, ConnectionOptions, Fields};
+use leasehold_reclaim::Handle;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use wasmtime::component::Resource;
+use wasmtime::error::Context as _;
+use wasmtime::{Result, bail};
+use wasmtime_wasi::p2::{DynInputStream, DynOutputStream, DynPollable};
+
+type Socket = Resource<kinds::TcpSocket>;
+type Network = Resource<kinds::Network>;
+type Streams = (Resource<DynInputStream>, Resource<DynOutputStream>);
+
+/// An answer of the interface.
+type Answer<T> = Result<Result<T, ErrorCode>>;
+
+/// The streams of a connection.
+const STREAMS: u8 = 2;
+
+/// The most that Linux takes of a time of keep-alive, and of a count.
+const SECONDS_MOST: u64 = 32_767;
+const COUNT_MOST: u32 = 127;
+
+/// A time of keep-alive as Linux takes it: in seconds, at least one; `None` if it is none.
+fn whole_seconds(ns: u64) -> Option<Duration> {
+    let seconds = ns.div_ceil(1_000_000_000).min(SECONDS_MOST);
+    (seconds > 0).then(|| Duration::from_secs(seconds))
+}
+
+fn duration_ns(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+fn find(guest: &Guest, socket: &Socket) -> Result<(Handle<Object>, Tcp)> {
+    let handle = handle(guest, socket)?;
+    match rep::get(handle).context("unknown socket")? {
+        Object::Tcp(tcp) => Ok((handle, tcp)),
+        Object::Network | Object::LookUp(_) => Err(confused()),
+    }
+}
+
+/// This side's address, as the head of a connection says it.
+fn local_address(fields: &Fields) -> Option<SocketAddr> {
+    let (_, address) = fields.iter().find(|(name, _)| *name == ADDRESS)?;
+    std::str::from_utf8(address).ok()?.parse().ok()
+}
+
+impl Wasi<'_> {
+    /// Changes what a socket is to connect with.
+    fn change(&mut self, socket: &Socket, change: impl FnOnce(&mut Tcp)) -> Answer<()> {
+        let (handle, mut tcp) = find(self.0, socket)?;
+        // What a connection was made with stays.
+        if tcp.state != TcpState::Unconnected {
+            return Ok(Err(ErrorCode::NotSupported));
+        }
+        change(&mut tcp);
+        rep::put(handle, Object::Tcp(tcp));
+        Ok(Ok(()))
+    }
+
+    /// The connection of a socket.
+    fn connection(&mut self, socket: &Socket) -> Answer<Connection> {
+        let (_, tcp) = find(self.0, socket)?;
+        Ok(match tcp.state {
+            TcpState::Connected(connection) => Ok(connection),
+            _ => Err(ErrorCode::InvalidState),
+        })
+    }
+
+    /// The bytes that are on their way in each direction at the most.
+    fn window(&mut self, socket: &Socket) -> Answer<u64> {
+        find(self.0, socket)?;
+        let outgoing = self.0.imports.outgoing.as_ref();
+        let window = outgoing.map(|outbound| outbound.outlet.outbox().limits().window_bytes);
+        Ok(window.map(u64::from).ok_or(ErrorCode::InvalidState))
+    }
+
+    /// A guest may ask for any window but none: it gets that of its lease.
+    fn ask_for_window(&mut self, socket: &Socket, value: u64) -> Answer<()> {
+        find(self.0, socket)?;
+        Ok(match value {
+            0 => Err(ErrorCode::InvalidArgument),
+            _ => Ok(()),
+        })
+    }
+
+    /// The streams of a connection, if the lease has places for both.
+    fn streams(&mut self, call: &Arc<OutgoingCall>, socket: Handle<Object>) -> Option<Streams> {
+        let (input, output) = streams::of(call, socket);
+        let (input, output): (DynInputStream, DynOutputStream) =
+            (Box::new(input), Box::new(output));
+        let input = TableCharge::put(self.0.charged_table(), input)?;
+        let placed = TableCharge::put(self.0.charged_table(), output);
+        let Some(output) = placed else {
+            self.0.charged_table().delete(input).ok()?;
+            return None;
+        };
+        Some((input, output))
+    }
+
+    fn start(&mut self, tcp: &Tcp, to: SocketAddr) -> Result<u64, ErrorCode> {
+        match tcp.state {
+            TcpState::Unconnected => {}
+            TcpState::Connecting(..) => return Err(ErrorCode::ConcurrencyConflict),
+            TcpState::Connected(_) | TcpState::Closed => return Err(ErrorCode::InvalidState),
+        }
+        if !is_remote(tcp.family, to) {
+            return Err(ErrorCode::InvalidArgument);
+        }
+        let outbound = self.0.imports.outgoing.clone();
+        let outbound = outbound.ok_or(ErrorCode::AccessDenied)?;
+        let options = ConnectionOptions {
+            keep_alive: tcp.is_keeping_alive.then_some(tcp.keep_alive),
+            hop_limit: tcp.hop_limit,
+        };
+        let call = self.0.call(&outbound, CallKind::Connect { to, options });
+        call.map_err(refused)
+    }
+}
+
+impl tcp_create_socket::Host for Wasi<'_> {
+    fn create_tcp_socket(&mut self, family: IpAddressFamily) -> Answer<Socket> {
+        mark(step!("wasi:sockets/tcp-create-socket", "create-tcp-socket"));
+        if self.0.imports.outgoing.is_none() {
+            return Ok(Err(ErrorCode::AccessDenied));
+        }
+        let made = make(self.0, Object::Tcp(Tcp::new(family)));
+        Ok(made.map_err(|_| ErrorCode::OutOfMemory))
+    }
+}
+
+impl tcp::Host for Wasi<'_> {}
+
+impl tcp::HostTcpSocket for Wasi<'_> {
+    fn start_bind(&mut self, socket: Socket, _: Network, _: IpSocketAddress) -> Answer<()> {
+        mark(step!("wasi:sockets/tcp", "[method]tcp-socket.start-bind"));
+        let (_, tcp) = find(self.0, &socket)?;
+        Ok(Err(match tcp.state {
+            TcpState::Unconnected => ErrorCode::AccessDenied,
+            _ => ErrorCode::InvalidState,
+        }))
+    }
+
+    fn finish_bind(&mut self, socket: Socket) -> Answer<()> {
+        mark(step!("wasi:sockets/tcp", "[method]tcp-socket.finish-bind"));
+        find(self.0, &socket)?;
+        Ok(Err(ErrorCode::NotInProgress))
+    }
+
+    fn start_connect(&mut self, socket: Socket, _: Network, to: IpSocketAddress) -> Answer<()> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.start-connect"
+        ));
+        let (handle, mut tcp) = find(self.0, &socket)?;
+        let to = of_guest(to);
+        Ok(self.start(&tcp, to).map(|call| {
+            tcp.state = TcpState::Connecting(call, to);
+            rep::put(handle, Object::Tcp(tcp));
+        }))
+    }
+
+    fn finish_connect(&mut self, socket: Socket) -> Answer<Streams> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.finish-connect"
+        ));
+        let (handle, mut tcp) = find(self.0, &socket)?;
+        let TcpState::Connecting(number, remote) = tcp.state else {
+            return Ok(Err(ErrorCode::NotInProgress));
+        };
+        let call = self
+            .0
+            .calls()
+            .find(number)
+            .context("a connection that is over")?;
+        let made = match call.with_response(|_, fields| local_address(fields)) {
+            Ok(None) => return Ok(Err(ErrorCode::WouldBlock)),
+            Ok(Some(local)) => local.ok_or(ErrorCode::Unknown),
+            Err(failure) => Err(of_connection(failure)),
+        };
+        let streams = made.and_then(|local| {
+            tcp.state = TcpState::Connected(Connection {
+                call: number,
+                local,
+                remote,
+            });
+            tcp.streams = STREAMS;
+            rep::put(handle, Object::Tcp(tcp));
+            let streams = self.streams(&call, handle);
+            streams.ok_or(ErrorCode::OutOfMemory)
+        });
+        if streams.is_err() {
+            self.0.calls().end(number);
+            tcp.state = TcpState::Closed;
+            tcp.streams = 0;
+            rep::put(handle, Object::Tcp(tcp));
+        }
+        Ok(streams)
+    }
+
+    fn start_listen(&mut self, socket: Socket) -> Answer<()> {
+        mark(step!("wasi:sockets/tcp", "[method]tcp-socket.start-listen"));
+        find(self.0, &socket)?;
+        // It was bound to nothing.
+        Ok(Err(ErrorCode::InvalidState))
+    }
+
+    fn finish_listen(&mut self, socket: Socket) -> Answer<()> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.finish-listen"
+        ));
+        find(self.0, &socket)?;
+        Ok(Err(ErrorCode::NotInProgress))
+    }
+
+    fn accept(
+        &mut self,
+        socket: Socket,
+    ) -> Answer<(Socket, Resource<DynInputStream>, Resource<DynOutputStream>)> {
+        mark(step!("wasi:sockets/tcp", "[method]tcp-socket.accept"));
+        find(self.0, &socket)?;
+        Ok(Err(ErrorCode::InvalidState))
+    }
+
+    fn local_address(&mut self, socket: Socket) -> Answer<IpSocketAddress> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.local-address"
+        ));
+        let connection = self.connection(&socket)?;
+        Ok(connection.map(|connection| of_socket(connection.local)))
+    }
+
+    fn remote_address(&mut self, socket: Socket) -> Answer<IpSocketAddress> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.remote-address"
+        ));
+        let connection = self.connection(&socket)?;
+        Ok(connection.map(|connection| of_socket(connection.remote)))
+    }
+
+    fn is_listening(&mut self, socket: Socket) -> Result<bool> {
+        mark(step!("wasi:sockets/tcp", "[method]tcp-socket.is-listening"));
+        find(self.0, &socket)?;
+        Ok(false)
+    }
+
+    fn address_family(&mut self, socket: Socket) -> Result<IpAddressFamily> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.address-family"
+        ));
+        let (_, tcp) = find(self.0, &socket)?;
+        Ok(tcp.family)
+    }
+
+    fn set_listen_backlog_size(&mut self, socket: Socket, value: u64) -> Answer<()> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.set-listen-backlog-size"
+        ));
+        let (_, tcp) = find(self.0, &socket)?;
+        Ok(match (value, tcp.state) {
+            (0, _) => Err(ErrorCode::InvalidArgument),
+            (_, TcpState::Unconnected) => Ok(()),
+            _ => Err(ErrorCode::InvalidState),
+        })
+    }
+
+    fn keep_alive_enabled(&mut self, socket: Socket) -> Answer<bool> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.keep-alive-enabled"
+        ));
+        let (_, tcp) = find(self.0, &socket)?;
+        Ok(Ok(tcp.is_keeping_alive))
+    }
+
+    fn set_keep_alive_enabled(&mut self, socket: Socket, value: bool) -> Answer<()> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.set-keep-alive-enabled"
+        ));
+        self.change(&socket, |tcp| tcp.is_keeping_alive = value)
+    }
+
+    fn keep_alive_idle_time(&mut self, socket: Socket) -> Answer<u64> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.keep-alive-idle-time"
+        ));
+        let (_, tcp) = find(self.0, &socket)?;
+        Ok(Ok(duration_ns(tcp.keep_alive.idle)))
+    }
+
+    fn set_keep_alive_idle_time(&mut self, socket: Socket, value: u64) -> Answer<()> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.set-keep-alive-idle-time"
+        ));
+        match whole_seconds(value) {
+            Some(value) => self.change(&socket, |tcp| tcp.keep_alive.idle = value),
+            None => Ok(Err(ErrorCode::InvalidArgument)),
+        }
+    }
+
+    fn keep_alive_interval(&mut self, socket: Socket) -> Answer<u64> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.keep-alive-interval"
+        ));
+        let (_, tcp) = find(self.0, &socket)?;
+        Ok(Ok(duration_ns(tcp.keep_alive.interval)))
+    }
+
+    fn set_keep_alive_interval(&mut self, socket: Socket, value: u64) -> Answer<()> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.set-keep-alive-interval"
+        ));
+        match whole_seconds(value) {
+            Some(value) => self.change(&socket, |tcp| tcp.keep_alive.interval = value),
+            None => Ok(Err(ErrorCode::InvalidArgument)),
+        }
+    }
+
+    fn keep_alive_count(&mut self, socket: Socket) -> Answer<u32> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.keep-alive-count"
+        ));
+        let (_, tcp) = find(self.0, &socket)?;
+        Ok(Ok(tcp.keep_alive.count))
+    }
+
+    fn set_keep_alive_count(&mut self, socket: Socket, value: u32) -> Answer<()> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.set-keep-alive-count"
+        ));
+        match value {
+            0 => Ok(Err(ErrorCode::InvalidArgument)),
+            _ => self.change(&socket, |tcp| tcp.keep_alive.count = value.min(COUNT_MOST)),
+        }
+    }
+
+    fn hop_limit(&mut self, socket: Socket) -> Answer<u8> {
+        mark(step!("wasi:sockets/tcp", "[method]tcp-socket.hop-limit"));
+        let (_, tcp) = find(self.0, &socket)?;
+        Ok(Ok(tcp.hop_limit))
+    }
+
+    fn set_hop_limit(&mut self, socket: Socket, value: u8) -> Answer<()> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.set-hop-limit"
+        ));
+        match value {
+            0 => Ok(Err(ErrorCode::InvalidArgument)),
+            _ => self.change(&socket, |tcp| tcp.hop_limit = value),
+        }
+    }
+
+    fn receive_buffer_size(&mut self, socket: Socket) -> Answer<u64> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.receive-buffer-size"
+        ));
+        self.window(&socket)
+    }
+
+    fn set_receive_buffer_size(&mut self, socket: Socket, value: u64) -> Answer<()> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.set-receive-buffer-size"
+        ));
+        self.ask_for_window(&socket, value)
+    }
+
+    fn send_buffer_size(&mut self, socket: Socket) -> Answer<u64> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.send-buffer-size"
+        ));
+        self.window(&socket)
+    }
+
+    fn set_send_buffer_size(&mut self, socket: Socket, value: u64) -> Answer<()> {
+        mark(step!(
+            "wasi:sockets/tcp",
+            "[method]tcp-socket.set-send-buffer-size"
+        ));
+        self.ask_for_window(&socket, value)
+    }
+
+    fn subscribe(&mut self, socket: Socket) -> Result<Resource<DynPollable>> {
+        mark(step!("wasi:sockets/tcp", "[method]tcp-socket.subscribe"));
+        let (_, tcp) = find(self.0, &socket)?;
+        let source = match tcp.state {
+            TcpState::Connecting(call, _) => Source::Response(call),
+            _ => Source::Deadline(0),
+        };
+        subscribe(self.0, source)
+    }
+
+    fn shutdown(&mut self, socket: Socket, how: ShutdownType) -> Answer<()> {
+        mark(step!("wasi:sockets/tcp", "[method]tcp-socket.shutdown"));
+        let connection = match self.connection(&socket)? {
+            Ok(connection) => connection,
+            Err(error) => return Ok(Err(error)),
+        };
+        let call = self
+            .0
+            .calls()
+            .find(connection.call)
+            .context("a connection that is over")?;
+        if how != ShutdownType::Send {
+            call.close_read();
+        }
+        if how != ShutdownType::Receive {
+            call.finish_body(None);
+        }
+        Ok(Ok(()))
+    }
+
+    fn drop(&mut self, socket: Socket) -> Result<()> {
+        mark(step!("wasi:sockets/tcp", "[resource-drop]tcp-socket"));
+        let (_, tcp) = find(self.0, &socket)?;
+        if tcp.streams > 0 {
+            bail!("a socket is dropped before its streams: resource has children");
+        }
+        access::take(self.0, &socket)?;
+        if let Some(number) = tcp.call() {
+            self.0.calls().end(number);
+        }
+        Ok(())
+    }
+}

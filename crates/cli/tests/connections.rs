@@ -1,0 +1,178 @@
+//! Connections that a guest makes with the standard library of its language: a confined program, in which each denied
+//! system call is fatal, and hosts of the tests' own.
+
+mod calibrated;
+
+use std::fs;
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::process::{Command, Output, Stdio};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+/// A host that sends back, in reverse, all that each connection sent, and what each sent.
+fn host() -> (SocketAddr, mpsc::Receiver<Vec<u8>>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let address = listener.local_addr().expect("an address");
+    let (sent, heard) = mpsc::channel();
+    thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            let sent = sent.clone();
+            thread::spawn(move || {
+                let all = answer(stream).expect("answered");
+                // The test may be over.
+                let _ = sent.send(all);
+            });
+        }
+    });
+    (address, heard)
+}
+
+fn answer(mut stream: TcpStream) -> std::io::Result<Vec<u8>> {
+    let mut all = Vec::new();
+    stream.read_to_end(&mut all)?;
+    all.reverse();
+    // A guest that only sends does not wait for it.
+    let _ = stream.write_all(&all);
+    all.reverse();
+    Ok(all)
+}
+
+/// Runs `dialer` under a lease with this `outgoing` table, if any.
+fn dial(outgoing: &str, arguments: &[&str], input: &[u8]) -> Output {
+    let directory = tempfile::tempdir().expect("a directory");
+    let lease = directory.path().join("lease.toml");
+    let profile = directory.path().join("profile.json");
+    let component = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/../../target/guests/dialer.wasm"
+    );
+    let outgoing = match outgoing {
+        "" => String::new(),
+        table => format!("outgoing = {{ {table} }}\n"),
+    };
+    let text = format!(
+        "[tenant.dialer]\ncomponent = {component:?}\nargs = {arguments:?}\n\
+         reclaim = {{ budget = \"50ms\" }}\n{outgoing}"
+    );
+    fs::write(&lease, text).expect("written");
+    fs::write(&profile, calibrated::profile()).expect("written");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+        .arg("--profile")
+        .arg(profile)
+        .args(["run", "--confinement", "trap", "--lease"])
+        .arg(lease)
+        .env("XDG_STATE_HOME", directory.path().join("state"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("runs");
+    let mut stdin = child.stdin.take().expect("piped");
+    let input = input.to_vec();
+    // A guest that reads none of it may have ended.
+    let feeding = thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().expect("ends");
+    feeding.join().expect("fed");
+    output
+}
+
+/// What it printed, if it succeeded.
+fn printed(output: &Output) -> &[u8] {
+    assert!(output.status.success(), "{output:?}");
+    &output.stdout
+}
+
+/// Whether it failed with this kind of error.
+fn failed(output: &Output, kind: &str) {
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert!(
+        output.status.code() == Some(1) && text.contains(kind),
+        "{kind}: {output:?}"
+    );
+}
+
+#[test]
+fn a_guest_exchanges_a_megabyte_with_a_host_that_its_lease_names_by_address_or_by_name() {
+    let (address, _) = host();
+    let input: Vec<u8> = (0..1_000_000_u32)
+        .map(|number| (number % 251) as u8)
+        .collect();
+    let expected: Vec<u8> = input.iter().rev().copied().collect();
+    let by_address = format!("allow = [\"tcp://{address}\"]");
+    let output = dial(&by_address, &["ask", &address.to_string()], &input);
+    assert!(printed(&output) == expected);
+    let port = address.port();
+    let by_name = format!("allow_private = [\"tcp://localhost:{port}\"]");
+    let output = dial(&by_name, &["ask", &format!("localhost:{port}")], &input);
+    assert!(printed(&output) == expected);
+}
+
+#[test]
+fn a_guest_sees_the_addresses_of_both_sides_and_the_end_of_what_it_shut_down() {
+    let (address, _) = host();
+    let allow = format!("allow = [\"tcp://{address}\"]");
+    let output = dial(&allow, &["addresses", &address.to_string()], b"");
+    let text = String::from_utf8_lossy(printed(&output)).into_owned();
+    let (own, peer) = text.trim_end().split_once(' ').expect("two addresses");
+    assert!(own.starts_with("127.0.0.1:"), "{text}");
+    assert_eq!(peer, address.to_string());
+}
+
+#[test]
+fn what_is_not_allowed_or_not_there_is_the_error_that_it_is_elsewhere() {
+    let (address, heard) = host();
+    let port = address.port();
+    let to = address.to_string();
+    failed(&dial("", &["ask", &to], b""), "PermissionDenied");
+    let other = "allow = [\"tcp://127.0.0.2:9\", \"http://127.0.0.1\"]";
+    failed(&dial(other, &["ask", &to], b""), "PermissionDenied");
+    // A name that is not named, and one that stands for this machine although that is not allowed.
+    failed(
+        &dial(other, &["ask", &format!("localhost:{port}")], b""),
+        "look up",
+    );
+    let public = format!("allow = [\"tcp://localhost:{port}\"]");
+    failed(
+        &dial(&public, &["ask", &format!("localhost:{port}")], b""),
+        "look up",
+    );
+    failed(
+        &dial(&public, &["listen", "127.0.0.1:0"], b""),
+        "PermissionDenied",
+    );
+    let nobody = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let gone = nobody.local_addr().expect("an address").to_string();
+    drop(nobody);
+    let allow = format!("allow = [\"tcp://{gone}\"]");
+    failed(&dial(&allow, &["ask", &gone], b""), "ConnectionRefused");
+    assert!(heard.try_recv().is_err(), "nobody connected");
+}
+
+#[test]
+fn a_tenant_has_as_many_connections_as_its_lease_says() {
+    let (address, _) = host();
+    let to = address.to_string();
+    let allow = format!("allow = [\"tcp://{address}\"], concurrency = 3");
+    let output = dial(&allow, &["many", "3", &to], b"");
+    assert_eq!(printed(&output), b"3\n");
+    let output = dial(&allow, &["many", "4", &to], b"");
+    assert!(printed(&output).starts_with(b"3 and no more"), "{output:?}");
+    // More than the program's table has had places for so far.
+    let allow = format!("allow = [\"tcp://{address}\"], concurrency = 64");
+    let output = dial(&allow, &["many", "64", &to], b"");
+    assert_eq!(printed(&output), b"64\n");
+}
+
+#[test]
+fn what_a_guest_sent_before_it_exited_arrives() {
+    let (address, heard) = host();
+    let allow = format!("allow = [\"tcp://{address}\"]");
+    for _ in 0..5 {
+        let output = dial(&allow, &["shout", "last words", &address.to_string()], b"");
+        printed(&output);
+        let sent = heard.recv_timeout(Duration::from_secs(20));
+        assert_eq!(sent.expect("heard"), b"last words");
+    }
+}

@@ -1,0 +1,78 @@
+//! What a guest asks of other hosts.
+
+use crate::guest::GuestHalf;
+use crate::head::RequestHead;
+use std::net::SocketAddr;
+use std::time::Duration;
+
+/// The field of a head with an address: of [`CallKind::Connect`] that of this side of the connection, and of
+/// [`CallKind::LookUp`] each that was found.
+pub const ADDRESS: &str = "address";
+
+/// How long the parts of a request may take, if the guest says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct CallTimeouts {
+    /// To connect.
+    pub connect: Option<Duration>,
+    /// From there to the head of the response.
+    pub first_byte: Option<Duration>,
+    /// Between two parts of the response's body.
+    pub between_bytes: Option<Duration>,
+}
+
+/// What a guest wants of a connection that it makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ConnectionOptions {
+    /// After how long, how often and how many times a silent peer is asked whether it is still there, if it is at all.
+    pub keep_alive: Option<KeepAlive>,
+    /// Through how many networks a packet may go.
+    pub hop_limit: u8,
+}
+
+/// How a silent peer is asked whether it is still there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// How long it may be silent.
+    pub idle: Duration,
+    /// How long an answer is waited for.
+    pub interval: Duration,
+    /// How often it is asked.
+    pub count: u32,
+}
+
+/// What a call is for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum CallKind {
+    /// A request of HTTP, whose body and whose response are those of the exchange.
+    Request {
+        /// The request.
+        head: RequestHead,
+        /// Whether a body follows.
+        has_body: bool,
+        /// How long its parts may take.
+        timeouts: CallTimeouts,
+    },
+    /// A connection: the exchange's bodies are what goes over it in each direction. The head of the response comes when
+    /// it is made, and has the [`ADDRESS`] of this side.
+    Connect {
+        /// Where to.
+        to: SocketAddr,
+        /// What the guest wants of it.
+        options: ConnectionOptions,
+    },
+    /// A look-up: the head of the response has an [`ADDRESS`] for each that was found. It has no bodies.
+    LookUp {
+        /// The name, in lower case.
+        name: String,
+    },
+}
+
+/// What a guest asks of another host. The cell has the client's half of its exchange, the I/O thread the
+/// other one: it reads there what the guest sends, and gives what it gets.
+#[derive(Debug)]
+pub struct Call {
+    /// The I/O thread's half. Its own head is empty.
+    pub half: GuestHalf,
+    /// What it is for.
+    pub kind: CallKind,
+}

@@ -1,0 +1,161 @@
+//! The names that a tenant asked for, and the addresses that it was told: what it may connect to.
+
+use crate::address::is_public;
+use crate::body::Half;
+use crate::call::Calling;
+use leasehold_exchange::{ADDRESS, CallError, Fields, ResponseHead};
+use leasehold_lease::{Destination, DestinationHost, Outgoing as Lease};
+use std::cell::RefCell;
+use std::net::{IpAddr, SocketAddr};
+use std::time::Duration;
+use tokio::time::timeout;
+
+/// The most names that are known of a tenant: those that it asked for last.
+const NAMES: usize = 64;
+/// The most addresses of one.
+const ADDRESSES: usize = 16;
+/// The most bytes of a name (RFC 1035 §2.3.4).
+const NAME: usize = 253;
+
+/// A name, and the addresses that the tenant was told for it.
+type Known = (String, Vec<IpAddr>);
+
+/// What a tenant was told.
+#[derive(Debug, Default)]
+pub(crate) struct Names(RefCell<Vec<Known>>);
+
+impl Names {
+    /// The tenant was told these addresses for a name.
+    fn tell(&self, name: String, addresses: Vec<IpAddr>) {
+        let mut known = self.0.borrow_mut();
+        known.retain(|(other, _)| *other != name);
+        if known.len() == NAMES {
+            known.remove(0);
+        }
+        known.push((name, addresses));
+    }
+
+    /// Whether a destination's name stands for an address, as far as the tenant was told.
+    fn has(&self, destination: &Destination, address: IpAddr) -> bool {
+        let known = self.0.borrow();
+        let mut of_destination = known.iter().filter(|(name, _)| destination.host.is(name));
+        of_destination.any(|(_, addresses)| addresses.contains(&address))
+    }
+
+    /// Whether the lease allows a connection.
+    ///
+    /// # Errors
+    /// Why it does not.
+    pub(crate) fn allow(&self, lease: &Lease, to: SocketAddr) -> Result<(), CallError> {
+        let mut refusal = CallError::Denied;
+        for destination in lease.connections().filter(|own| own.port == to.port()) {
+            let is_host = match destination.host {
+                DestinationHost::Address(address) => address == to.ip(),
+                DestinationHost::Name(_) | DestinationHost::Below(_) => {
+                    self.has(destination, to.ip())
+                }
+            };
+            if is_host && may_be(destination, to.ip()) {
+                return Ok(());
+            }
+            if is_host {
+                refusal = CallError::Prohibited;
+            }
+        }
+        Err(refusal)
+    }
+}
+
+/// Whether a destination's name may stand for an address.
+fn may_be(destination: &Destination, address: IpAddr) -> bool {
+    destination.takes_any_address() || is_public(address)
+}
+
+/// Looks up a name for a guest.
+///
+/// # Errors
+/// When the lease has no connection to it, or it has no address that may be connected to.
+pub(crate) async fn look_up(calling: &Calling, half: &Half, name: String) -> Result<(), CallError> {
+    let Calling { lease, names, .. } = calling;
+    let asked = name.strip_suffix('.').unwrap_or(&name);
+    let own = || lease.connections().filter(|own| own.host.is(asked));
+    if own().next().is_none() {
+        return Err(CallError::Denied);
+    }
+    if asked.len() > NAME {
+        return Err(CallError::Lookup);
+    }
+    let found = calling.connecting.resolver.look_up(asked);
+    let found = timeout(Duration::from(lease.timeout), found).await;
+    let mut addresses = found.map_err(|_| CallError::LookupTimeout)??;
+    addresses.retain(|address| own().any(|own| may_be(own, *address)));
+    addresses.truncate(ADDRESSES);
+    if addresses.is_empty() {
+        return Err(CallError::Prohibited);
+    }
+    let mut half = half.half.borrow_mut();
+    let mut fields = Fields::new(half.limits().head_bytes);
+    // Sixteen addresses are less than the least limit; one that did not fit would be one that the guest is not told.
+    addresses.retain(|address| fields.push(ADDRESS, address.to_string().as_bytes()).is_ok());
+    names.tell(asked.to_owned(), addresses);
+    let _ = half.respond(ResponseHead {
+        status: 200,
+        fields,
+    });
+    half.finish(None);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{NAMES, Names};
+    use leasehold_exchange::CallError;
+    use leasehold_lease::{LeaseFile, Outgoing};
+    use std::net::IpAddr;
+    use std::path::Path;
+
+    fn lease(outgoing: &str) -> Outgoing {
+        let text = format!(
+            "[tenant.a]\ncomponent = \"a\"\nreclaim = {{ budget = \"1ms\" }}\noutgoing = {{ {outgoing} }}\n"
+        );
+        let file = LeaseFile::parse(&text, Path::new("lease.toml")).expect(&text);
+        file.tenants[0].outgoing.clone().expect("stated")
+    }
+
+    #[test]
+    fn a_tenant_connects_to_the_addresses_that_it_was_told_and_to_no_others() {
+        let lease = lease(
+            "allow = [\"tcp://db.example:5\", \"tcp://9.9.9.9:6\", \"http://web.example\"], \
+             allow_private = [\"tcp://*.local.example:7\"]",
+        );
+        let names = Names::default();
+        let allow = |to: &str| names.allow(&lease, to.parse().expect("an address"));
+        assert_eq!(allow("9.9.9.9:6"), Ok(()));
+        assert_eq!(allow("9.9.9.9:5"), Err(CallError::Denied));
+        assert_eq!(allow("8.8.8.8:5"), Err(CallError::Denied));
+        let tell = |name: &str, address: &str| {
+            let address: IpAddr = address.parse().expect("an address");
+            names.tell(name.to_owned(), vec![address]);
+        };
+        tell("db.example", "8.8.8.8");
+        assert_eq!(allow("8.8.8.8:5"), Ok(()));
+        assert_eq!(allow("8.8.8.8:7"), Err(CallError::Denied));
+        assert_eq!(allow("8.8.8.8:80"), Err(CallError::Denied));
+        // Told by a name server of someone else: no name leads within.
+        tell("db.example", "127.0.0.1");
+        assert_eq!(allow("127.0.0.1:5"), Err(CallError::Prohibited));
+        assert_eq!(allow("8.8.8.8:5"), Err(CallError::Denied));
+        tell("a.local.example", "10.0.0.1");
+        assert_eq!(allow("10.0.0.1:7"), Ok(()));
+    }
+
+    #[test]
+    fn what_is_known_of_a_tenant_is_bounded() {
+        let names = Names::default();
+        for number in 0..2 * NAMES {
+            names.tell(format!("{number}.example"), Vec::new());
+            names.tell(format!("{number}.example"), Vec::new());
+        }
+        assert_eq!(names.0.borrow().len(), NAMES);
+    }
+}

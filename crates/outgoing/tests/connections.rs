@@ -1,0 +1,257 @@
+//! Connections over TCP that a guest makes, to hosts on this machine.
+
+mod support;
+
+use leasehold_exchange::{
+    ADDRESS, CallError, CallKind, CallOutcome, ClientHalf, ConnectionOptions, Failure, KeepAlive,
+    Outlet,
+};
+use leasehold_outgoing::{Options, Outgoing, Resolver, Trust};
+use std::io::{Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::task::Poll;
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+use support::{call, lease, status, wait};
+
+const PLAIN: ConnectionOptions = ConnectionOptions {
+    keep_alive: None,
+    hop_limit: 64,
+};
+
+/// A host that does `work` with its first connection.
+fn host<T: Send + 'static>(
+    work: impl FnOnce(TcpStream) -> T + Send + 'static,
+) -> (SocketAddr, JoinHandle<T>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let address = listener.local_addr().expect("an address");
+    let served = move || work(listener.accept().expect("a connection").0);
+    (address, thread::spawn(served))
+}
+
+/// The thread, and the outlet of a tenant with this `outgoing` table.
+fn begin(table: &str) -> (Outgoing, Outlet) {
+    let lease = lease(table);
+    let options = Options {
+        resolver: Some(Resolver::of("127.0.0.1 db.example\n", "")),
+        ..Options::default()
+    };
+    let trust = Trust::load([&lease]).expect("no certificates");
+    let outgoing = Outgoing::start(trust, options).expect("started");
+    let outlet = outgoing.open(&lease).expect("opened");
+    (outgoing, outlet)
+}
+
+fn connect(outlet: &Outlet, to: SocketAddr) -> ClientHalf {
+    let options = PLAIN;
+    call(outlet, CallKind::Connect { to, options })
+}
+
+fn write(client: &mut ClientHalf, mut bytes: &[u8]) {
+    while !bytes.is_empty() {
+        let written = wait(|context| client.poll_write(context, bytes)).expect("taken");
+        bytes = &bytes[written..];
+    }
+}
+
+/// All that comes.
+fn read(client: &mut ClientHalf) -> Result<Vec<u8>, Failure> {
+    let mut all = Vec::new();
+    while let Some(bytes) = wait(|context| client.poll_read(context, 5000))? {
+        all.extend(bytes);
+    }
+    Ok(all)
+}
+
+fn ended_by(outlet: &Outlet, outcome: CallOutcome) {
+    let is_counted = |_: &mut _| match outlet.outbox().ended_by(outcome) {
+        0 => {
+            thread::sleep(Duration::from_millis(1));
+            Poll::Pending
+        }
+        _ => Poll::Ready(()),
+    };
+    let until = Instant::now() + Duration::from_secs(10);
+    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+    while is_counted(&mut context).is_pending() {
+        assert!(Instant::now() < until, "not counted");
+    }
+}
+
+#[test]
+fn what_each_side_writes_is_what_the_other_reads_however_much_it_is() {
+    let (address, host) = host(|mut stream| {
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).expect("read");
+        all.reverse();
+        stream.write_all(&all).expect("written");
+        stream.peer_addr().expect("an address")
+    });
+    let table = format!("allow = [\"tcp://{address}\"], window = \"4KiB\"");
+    let (_outgoing, outlet) = begin(&table);
+    let keep_alive = KeepAlive {
+        idle: Duration::from_secs(60),
+        interval: Duration::from_secs(5),
+        count: 3,
+    };
+    let options = ConnectionOptions {
+        keep_alive: Some(keep_alive),
+        hop_limit: 3,
+    };
+    let mut client = call(
+        &outlet,
+        CallKind::Connect {
+            to: address,
+            options,
+        },
+    );
+    assert_eq!(status(&mut client), Ok(200));
+    let sent: Vec<u8> = (0..300_000_u32)
+        .map(|number| (number % 251) as u8)
+        .collect();
+    write(&mut client, &sent);
+    client.finish_body(None);
+    let mut got = read(&mut client).expect("whole");
+    got.reverse();
+    assert!(got == sent);
+    let seen = host.join().expect("served").to_string();
+    let head = client.head().expect("there");
+    let told: Vec<_> = head.fields.iter().collect();
+    assert_eq!(told, [(ADDRESS, seen.as_bytes())]);
+    ended_by(&outlet, CallOutcome::Answered);
+}
+
+#[test]
+fn a_tenant_connects_to_what_its_lease_allows_and_to_nothing_else() {
+    let (address, _host) = host(drop);
+    let (_outgoing, outlet) = begin(&format!(
+        "allow = [\"tcp://db.example:{0}\", \"http://127.0.0.1:{0}\"]",
+        address.port()
+    ));
+    let denied = |to: SocketAddr| status(&mut connect(&outlet, to));
+    assert_eq!(denied(address), Err(Failure::Call(CallError::Denied)));
+    // The name stands for this machine, which is not allowed here.
+    let look_up = |name: &str| {
+        let name = name.to_owned();
+        status(&mut call(&outlet, CallKind::LookUp { name }))
+    };
+    assert_eq!(
+        look_up("db.example"),
+        Err(Failure::Call(CallError::Prohibited))
+    );
+    assert_eq!(look_up("b.example"), Err(Failure::Call(CallError::Denied)));
+    assert_eq!(denied(address), Err(Failure::Call(CallError::Denied)));
+    ended_by(&outlet, CallOutcome::Denied);
+}
+
+#[test]
+fn a_name_is_looked_up_and_its_addresses_can_be_connected_to() {
+    let (address, _host) = host(|mut stream| stream.write_all(b"hello"));
+    let (_outgoing, outlet) = begin(&format!(
+        "allow_private = [\"tcp://db.example:{}\"]",
+        address.port()
+    ));
+    assert_eq!(
+        status(&mut connect(&outlet, address)),
+        Err(Failure::Call(CallError::Denied)),
+        "the name was not asked for"
+    );
+    let name = "db.example".to_owned();
+    let mut asked = call(&outlet, CallKind::LookUp { name });
+    assert_eq!(status(&mut asked), Ok(200));
+    let told: Vec<_> = asked.head().expect("there").fields.iter().collect();
+    assert_eq!(told, [(ADDRESS, &b"127.0.0.1"[..])]);
+    assert_eq!(read(&mut asked), Ok(Vec::new()));
+    let mut client = connect(&outlet, address);
+    assert_eq!(status(&mut client), Ok(200));
+    assert_eq!(read(&mut client), Ok(b"hello".to_vec()));
+}
+
+#[test]
+fn what_was_written_before_the_connection_was_dropped_arrives_but_the_peer_is_not_waited_for_for_long()
+ {
+    let (address, host) = host(|mut stream| {
+        thread::sleep(Duration::from_millis(100));
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).expect("read");
+        all
+    });
+    let (_outgoing, outlet) = begin(&format!("allow = [\"tcp://{address}\"], concurrency = 1"));
+    let mut client = connect(&outlet, address);
+    assert_eq!(status(&mut client), Ok(200));
+    write(&mut client, b"last words");
+    client.finish_body(None);
+    drop(client);
+    assert_eq!(host.join().expect("served"), b"last words");
+
+    let (address, _deaf) = self::host(|stream| {
+        thread::sleep(Duration::from_secs(30));
+        drop(stream);
+    });
+    let (_outgoing, outlet) = begin(&format!(
+        "allow = [\"tcp://{address}\"], concurrency = 1, window = \"16MiB\""
+    ));
+    let mut client = connect(&outlet, address);
+    assert_eq!(status(&mut client), Ok(200));
+    // More than the kernel takes for a peer that does not read.
+    write(&mut client, &vec![0; 16 << 20]);
+    client.finish_body(None);
+    drop(client);
+    let began = Instant::now();
+    // The place of the one connection is free again.
+    assert_eq!(status(&mut connect(&outlet, address)), Ok(200));
+    assert!(began.elapsed() < Duration::from_secs(10));
+    ended_by(&outlet, CallOutcome::Abandoned);
+}
+
+#[test]
+fn a_connection_that_is_refused_or_cut_off_is_a_failure_of_its_own() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let gone = listener.local_addr().expect("an address");
+    drop(listener);
+    let (address, host) = host(|stream| {
+        // What was not read makes the end a reset.
+        thread::sleep(Duration::from_millis(50));
+        drop(stream);
+    });
+    let (_outgoing, outlet) = begin(&format!("allow = [\"tcp://{gone}\", \"tcp://{address}\"]"));
+    assert_eq!(
+        status(&mut connect(&outlet, gone)),
+        Err(Failure::Call(CallError::Refused))
+    );
+    let mut client = connect(&outlet, address);
+    assert_eq!(status(&mut client), Ok(200));
+    write(&mut client, b"not read");
+    host.join().expect("served");
+    assert_eq!(read(&mut client), Err(Failure::Call(CallError::Terminated)));
+}
+
+#[test]
+fn what_a_tenant_wrote_last_arrives_although_the_tenant_is_over() {
+    for _ in 0..20 {
+        let (address, host) = host(|mut stream| {
+            let mut all = Vec::new();
+            stream.read_to_end(&mut all).expect("read");
+            all
+        });
+        let (_outgoing, outlet) = begin(&format!("allow = [\"tcp://{address}\"]"));
+        let mut client = connect(&outlet, address);
+        assert_eq!(status(&mut client), Ok(200));
+        write(&mut client, b"last words");
+        client.finish_body(None);
+        drop(client);
+        drop(outlet);
+        assert_eq!(host.join().expect("served"), b"last words");
+    }
+}
+
+#[test]
+fn the_end_of_a_tenant_ends_its_connections() {
+    let (address, host) = host(|mut stream| stream.read(&mut [0]).map_err(|error| error.kind()));
+    let (_outgoing, outlet) = begin(&format!("allow = [\"tcp://{address}\"]"));
+    let mut client = connect(&outlet, address);
+    assert_eq!(status(&mut client), Ok(200));
+    drop(outlet);
+    assert_eq!(host.join().expect("served"), Ok(0));
+    assert!(read(&mut client).is_err());
+}
