@@ -7,9 +7,10 @@ use std::fs;
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::process::{Command, Output, Stdio};
-use std::sync::mpsc;
+use std::sync::{LazyLock, mpsc};
 use std::thread;
 use std::time::Duration;
+use tempfile::TempDir;
 
 /// A host that sends back, in reverse, all that each connection sent, and what each sent.
 fn host() -> (SocketAddr, mpsc::Receiver<Vec<u8>>) {
@@ -39,11 +40,19 @@ fn answer(mut stream: TcpStream) -> std::io::Result<Vec<u8>> {
     Ok(all)
 }
 
+/// The profile, and what programs of all tests keep.
+static STATE: LazyLock<TempDir> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().expect("a directory");
+    let profile = directory.path().join("profile.json");
+    fs::write(profile, calibrated::profile()).expect("written");
+    directory
+});
+
 /// Runs `dialer` under a lease with this `outgoing` table, if any.
 fn dial(outgoing: &str, arguments: &[&str], input: &[u8]) -> Output {
     let directory = tempfile::tempdir().expect("a directory");
     let lease = directory.path().join("lease.toml");
-    let profile = directory.path().join("profile.json");
+    let profile = STATE.path().join("profile.json");
     let component = concat!(
         env!("CARGO_MANIFEST_DIR"),
         "/../../target/guests/dialer.wasm"
@@ -57,13 +66,13 @@ fn dial(outgoing: &str, arguments: &[&str], input: &[u8]) -> Output {
          reclaim = {{ budget = \"50ms\" }}\n{outgoing}"
     );
     fs::write(&lease, text).expect("written");
-    fs::write(&profile, calibrated::profile()).expect("written");
     let mut child = Command::new(env!("CARGO_BIN_EXE_leasehold"))
         .arg("--profile")
         .arg(profile)
         .args(["run", "--confinement", "trap", "--lease"])
         .arg(lease)
-        .env("XDG_STATE_HOME", directory.path().join("state"))
+        .env("XDG_STATE_HOME", STATE.path().join("state"))
+        .env("XDG_CACHE_HOME", STATE.path().join("cache"))
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -131,12 +140,12 @@ fn what_is_not_allowed_or_not_there_is_the_error_that_it_is_elsewhere() {
     // A name that is not named, and one that stands for this machine although that is not allowed.
     failed(
         &dial(other, &["ask", &format!("localhost:{port}")], b""),
-        "look up",
+        "lookup address",
     );
     let public = format!("allow = [\"tcp://localhost:{port}\"]");
     failed(
         &dial(&public, &["ask", &format!("localhost:{port}")], b""),
-        "look up",
+        "lookup address",
     );
     failed(
         &dial(&public, &["listen", "127.0.0.1:0"], b""),

@@ -14,6 +14,10 @@ use leasehold_cell::{Cell, Exit, Lease, StartRequest, Surroundings};
 use leasehold_lease::Nanoseconds;
 use std::sync::Arc;
 use std::thread;
+use std::time::Duration;
+
+/// How long a program may take: one that never ends is a defect of its own.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// As many addresses as a look-up finds at the most.
 const ADDRESSES: u32 = 16;
@@ -47,7 +51,13 @@ pub(super) fn samples(cell: &Cell, effort: Effort, program: &str) -> Result<Vec<
     })?;
     // The end of the tenant closes the outbox.
     let answering = thread::spawn(move || answer(&outbox));
-    let ended = tenant.wait()?;
+    let ended = match tenant.wait_for(PATIENCE)? {
+        Some(ended) => ended,
+        None => {
+            tenant.kill();
+            tenant.wait()?
+        }
+    };
     ensure!(
         ended.exit == Exit::Code(0),
         "what is asked of other hosts: {:?}",

@@ -57,7 +57,7 @@
       (call $next (local.get $look_up) (i32.const 0))
       ;; An address, until there is none.
       (if (i32.load8_u (i32.const 0)) (then unreachable))
-      (br_if $again (i32.load8_u (i32.const 4))))
+      (br_if $again (i32.load8_u (i32.const 2))))
     (call $drop_look_up (local.get $look_up)))
   (func $connect (param $network i32) (local $socket i32) (local $pollable i32) (local $output i32)
     (call $create_udp (i32.const 0) (i32.const 0))
