@@ -7,7 +7,7 @@ use crate::names::Names;
 use crate::payer::Payer;
 use crate::pool::Pool;
 use crate::resolver::Resolver;
-use crate::tenant::serve;
+use crate::tenant::{LAST, serve};
 use crate::trust::Trust;
 use leasehold_exchange::{ExchangeLimits, Outbox, Outlet};
 use leasehold_io_thread::{Begin, Metered, Urgency, keep_rounds, runtime};
@@ -18,6 +18,7 @@ use std::rc::Rc;
 use std::sync::{Arc, mpsc as std_mpsc};
 use std::thread::JoinHandle;
 use tokio::sync::{Notify, mpsc};
+use tokio::time::timeout;
 
 /// How the thread is started.
 #[derive(Default)]
@@ -112,7 +113,7 @@ impl Drop for Outgoing {
 }
 
 /// Sends the calls of all tenants, until none can be opened any more; what is under way then is
-/// dropped.
+/// dropped, but for what tenants that are over wrote last.
 async fn serve_all(mut opened: mpsc::UnboundedReceiver<Opened>, resolver: Arc<Resolver>) {
     tokio::task::spawn_local(keep_rounds());
     let mut tenants = tokio::task::JoinSet::new();
@@ -121,7 +122,7 @@ async fn serve_all(mut opened: mpsc::UnboundedReceiver<Opened>, resolver: Arc<Re
             Some(_) = tenants.join_next() => {}
             next = opened.recv() => {
                 let Some(Opened { outbox, lease, tls }) = next else {
-                    return;
+                    break;
                 };
                 let payer = Rc::new(Payer::new(outbox.clone()));
                 let calling = Rc::new(Calling {
@@ -140,4 +141,7 @@ async fn serve_all(mut opened: mpsc::UnboundedReceiver<Opened>, resolver: Arc<Re
             }
         }
     }
+    // Those that are over say their last words; the others are dropped.
+    let rest = async { while tenants.join_next().await.is_some() {} };
+    let _ = timeout(LAST, rest).await;
 }

@@ -12,7 +12,7 @@ use tokio::time::{sleep_until, timeout};
 
 /// How long the connections of a tenant that is over may take to give the kernel what the tenant wrote last. Each does so
 /// in one turn.
-const LAST: Duration = Duration::from_millis(100);
+pub(crate) const LAST: Duration = Duration::from_millis(100);
 
 /// Takes calls out of the outbox and sends them. When it is closed, everything of the tenant is
 /// dropped: calls, connections, sessions.

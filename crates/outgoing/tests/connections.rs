@@ -234,13 +234,15 @@ fn what_a_tenant_wrote_last_arrives_although_the_tenant_is_over() {
             stream.read_to_end(&mut all).expect("read");
             all
         });
-        let (_outgoing, outlet) = begin(&format!("allow = [\"tcp://{address}\"]"));
+        let (outgoing, outlet) = begin(&format!("allow = [\"tcp://{address}\"]"));
         let mut client = connect(&outlet, address);
         assert_eq!(status(&mut client), Ok(200));
         write(&mut client, b"last words");
         client.finish_body(None);
         drop(client);
         drop(outlet);
+        // As the end of a program is that of the process.
+        drop(outgoing);
         assert_eq!(host.join().expect("served"), b"last words");
     }
 }
