@@ -4,7 +4,7 @@
 //! used since the poll before it, its own waking included. A poll waits for the next
 //! [round](crate::rounds) where its payer has to.
 
-use crate::rounds::{Rounds, Share};
+use crate::rounds::{Place, Rounds, Share};
 use pin_project_lite::pin_project;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
@@ -18,7 +18,7 @@ thread_local! {
     static LAST: Cell<u64> = const { Cell::new(0) };
     /// The number of the poll that is under way, or was last.
     static POLL: Cell<u64> = const { Cell::new(0) };
-    static ROUNDS: Rounds = const { Rounds::new() };
+    static ROUNDS: Rounds = Rounds::new();
 }
 
 /// What pays for polls.
@@ -67,8 +67,8 @@ pin_project! {
     /// to wait for the next round.
     pub struct Metered<P, F> {
         payer: Rc<P>,
-        // The last round in which it was deferred.
-        deferred: u64,
+        // In the line of its payer's share.
+        place: Place,
         #[pin]
         task: F,
     }
@@ -76,25 +76,25 @@ pin_project! {
 
 impl<P: Payer, F> Metered<P, F> {
     /// Lets a payer pay for a task.
-    pub const fn new(payer: Rc<P>, task: F) -> Self {
+    pub fn new(payer: Rc<P>, task: F) -> Self {
         Self {
             payer,
-            deferred: 0,
+            place: Place::default(),
             task,
         }
     }
 }
 
 /// Whether a task has to wait for the next round; it is woken then.
-fn waits(payer: &impl Payer, deferred: &mut u64, context: &Context<'_>) -> bool {
+fn waits(payer: &impl Payer, place: &mut Place, context: &Context<'_>) -> bool {
     ROUNDS.with(|rounds| {
-        let Some(wait) = payer.with_share(|share| rounds.wait_of(share)) else {
-            return false;
-        };
-        if std::mem::replace(deferred, rounds.number()) != rounds.number() {
-            rounds.defer(wait, context.waker().clone());
-        }
-        true
+        payer.with_share(|share| {
+            let is_late = rounds.is_late(share);
+            if is_late {
+                rounds.defer(share, place, context.waker());
+            }
+            is_late
+        })
     })
 }
 
@@ -103,7 +103,7 @@ impl<P: Payer, F: Future> Future for Metered<P, F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        if waits(&**this.payer, this.deferred, context) {
+        if waits(&**this.payer, this.place, context) {
             return Poll::Pending;
         }
         this.payer.begin();

@@ -7,12 +7,18 @@
 //! A share with a [reservation](Share::reserving) has a part of each round of its own, and does not wait for
 //! the end of a round while it has some of that left: it waits for about a round, however many others there are.
 //!
+//! What waits stands in the line of its share, and a round calls one of each line at a time: the next is called when the
+//! one before it has had its turn, and the share has some of its part left. So what a round costs grows with the shares that
+//! wait, and not with their tasks, of which a peer can make thousands.
+//!
 //! When a round is over, all others wait. First the system is asked which sockets are ready, and
 //! what it names has its turn ([`keep_rounds`](crate::keep_rounds)): otherwise a crowd of tasks that each use a
 //! little could begin round after round before anything else is seen. In the next round those go first that
 //! had nothing of the one before.
 
 use std::cell::{Cell, RefCell};
+use std::collections::{HashMap, VecDeque};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll, Waker};
 
@@ -43,14 +49,33 @@ impl Share {
     }
 }
 
-/// Why a task waits for the next round.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Wait {
-    /// The round is over, and its share has used nothing of it.
-    Unserved,
-    /// Its share has used its part, or something of a round that is over.
-    Served,
+/// The place of a task in the line of its share, or that it has none: what wakes it while it stands there.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Place(Option<Rc<RefCell<Option<Waker>>>>);
+
+impl Place {
+    /// Says what wakes the task, which may be another task's from poll to poll; whether it stood in a line already.
+    fn take(&mut self, waker: &Waker) -> bool {
+        let mut own = self.0.get_or_insert_default().borrow_mut();
+        own.replace(waker.clone()).is_some()
+    }
+
+    /// Leaves the line; returns what wakes the task.
+    fn leave(&self) -> Option<Waker> {
+        self.0.as_ref()?.borrow_mut().take()
+    }
 }
+
+/// The tasks of a share that wait, in the order in which they came.
+#[derive(Debug, Default)]
+struct Line {
+    tasks: VecDeque<Place>,
+    /// The last round of which the share had something while tasks waited.
+    served: u64,
+}
+
+/// Names a share, as long as there is one: a new one at its place goes on with its line.
+type Name = *const Share;
 
 /// The rounds of a thread.
 #[derive(Debug)]
@@ -60,9 +85,11 @@ pub(crate) struct Rounds {
     /// The shares that were used in this round, and in the one before.
     active: Cell<u64>,
     active_before: Cell<u64>,
-    /// The tasks that wait, by [`Wait`].
-    unserved: RefCell<Vec<Waker>>,
-    served: RefCell<Vec<Waker>>,
+    /// The lines in which tasks wait, and their order. One that becomes empty is removed with the next round.
+    lines: RefCell<HashMap<Name, Line>>,
+    order: RefCell<Vec<Name>>,
+    /// The tasks in all of them.
+    waiting: Cell<usize>,
     /// Its time is used, or nothing else has anything to do.
     is_over: Cell<bool>,
     /// What begins the next.
@@ -70,37 +97,29 @@ pub(crate) struct Rounds {
 }
 
 impl Rounds {
-    pub(crate) const fn new() -> Self {
+    pub(crate) fn new() -> Self {
         Self {
             // That of a new share is zero.
             number: Cell::new(1),
             used_ns: Cell::new(0),
             active: Cell::new(0),
             active_before: Cell::new(0),
-            unserved: RefCell::new(Vec::new()),
-            served: RefCell::new(Vec::new()),
+            lines: RefCell::default(),
+            order: RefCell::default(),
+            waiting: Cell::new(0),
             is_over: Cell::new(false),
             keeper: RefCell::new(None),
         }
     }
 
-    /// The number of the round.
-    pub(crate) const fn number(&self) -> u64 {
-        self.number.get()
-    }
-
-    /// Why a task of this share has to wait for the next round, if it has.
-    pub(crate) fn wait_of(&self, share: &Share) -> Option<Wait> {
+    /// Whether a task of this share has to wait for the next round.
+    pub(crate) fn is_late(&self, share: &Share) -> bool {
         let used = self.used_by(share);
         if used < share.reserved_ns {
-            return None;
+            return false;
         }
         let part = ROUND_NS / self.active.get().max(self.active_before.get()).max(1);
-        match used {
-            0 => self.is_over.get().then_some(Wait::Unserved),
-            _ if used >= part || self.is_over.get() => Some(Wait::Served),
-            _ => None,
-        }
+        self.is_over.get() || used >= part
     }
 
     /// What a share has used of this round, ns.
@@ -111,13 +130,36 @@ impl Rounds {
         }
     }
 
-    /// Wakes a task at the end of the round.
-    pub(crate) fn defer(&self, wait: Wait, waker: Waker) {
-        let waiting = match wait {
-            Wait::Unserved => &self.unserved,
-            Wait::Served => &self.served,
+    /// Puts a task at the end of its share's line, unless it stands there. It is woken when its turn has come.
+    pub(crate) fn defer(&self, share: &Share, place: &mut Place, waker: &Waker) {
+        if place.take(waker) {
+            return;
+        }
+        let name = std::ptr::from_ref(share);
+        let mut lines = self.lines.borrow_mut();
+        let line = lines.entry(name).or_insert_with(|| {
+            self.order.borrow_mut().push(name);
+            Line::default()
+        });
+        line.tasks.push_back(place.clone());
+        self.waiting.set(self.waiting.get() + 1);
+        if self.used_by(share) > 0 {
+            line.served = self.number.get();
+        }
+    }
+
+    /// Calls the first task of a line, if there is one.
+    fn call(&self, name: Name) {
+        let first = {
+            let mut lines = self.lines.borrow_mut();
+            lines.get_mut(&name).and_then(|line| line.tasks.pop_front())
         };
-        waiting.borrow_mut().push(waker);
+        if let Some(place) = first {
+            self.waiting.set(self.waiting.get() - 1);
+            if let Some(waker) = place.leave() {
+                waker.wake();
+            }
+        }
     }
 
     /// Charges a share with processor time, ns.
@@ -132,11 +174,18 @@ impl Rounds {
         if self.used_ns.get() >= ROUND_NS {
             self.end();
         }
+        let name = std::ptr::from_ref(share);
+        if let Some(line) = self.lines.borrow_mut().get_mut(&name) {
+            line.served = number;
+        }
+        if !self.is_late(share) {
+            self.call(name);
+        }
     }
 
     /// The thread has nothing else to do: what was deferred goes on.
     pub(crate) fn idle(&self) {
-        if !self.unserved.borrow().is_empty() || !self.served.borrow().is_empty() {
+        if self.waiting.get() > 0 {
             self.end();
         }
     }
@@ -157,22 +206,28 @@ impl Rounds {
         Poll::Pending
     }
 
-    /// Begins the next round.
+    /// Begins the next round: the first task of each line is called, of those first that had nothing of the round before.
+    /// O(n log n) in the lines.
     pub(crate) fn next(&self) {
+        let over = self.number.get();
         self.is_over.set(false);
-        self.number.set(self.number.get() + 1);
+        self.number.set(over + 1);
         self.used_ns.set(0);
         self.active_before.set(self.active.replace(0));
-        for waiting in [&self.unserved, &self.served] {
-            let woken = std::mem::take(&mut *waiting.borrow_mut());
-            woken.into_iter().for_each(Waker::wake);
-        }
+        let mut order = self.order.borrow_mut();
+        let mut lines = self.lines.borrow_mut();
+        lines.retain(|_, line| !line.tasks.is_empty());
+        order.retain(|name| lines.contains_key(name));
+        order.sort_by_key(|name| lines[name].served == over);
+        let called = order.clone();
+        drop((order, lines));
+        called.into_iter().for_each(|name| self.call(name));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{ROUND_NS, Rounds, Share, Wait};
+    use super::{Place, ROUND_NS, Rounds, Share};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Wake, Waker};
@@ -198,7 +253,7 @@ mod tests {
     fn a_share_that_is_alone_is_never_deferred() {
         let (rounds, share) = (Rounds::new(), Share::default());
         for _ in 0..100 {
-            assert_eq!(rounds.wait_of(&share), None);
+            assert!(!rounds.is_late(&share));
             rounds.charge(&share, ROUND_NS / 7);
             keep(&rounds);
         }
@@ -215,7 +270,7 @@ mod tests {
         while used.iter().sum::<u64>() < 1000 * ROUND_NS {
             let at = wants[steps % wants.len()];
             steps += 1;
-            if rounds.wait_of(&shares[at]).is_none() {
+            if !rounds.is_late(&shares[at]) {
                 rounds.charge(&shares[at], ROUND_NS / 50);
                 used[at] += ROUND_NS / 50;
             }
@@ -234,24 +289,22 @@ mod tests {
         let (hungry, modest) = (Share::default(), Share::default());
         let woken = Arc::new(Woken::default());
         let times = || woken.0.load(Ordering::Relaxed);
+        let mut place = Place::default();
+        let mut defer = || rounds.defer(&hungry, &mut place, &Waker::from(woken.clone()));
         rounds.charge(&modest, 1);
         rounds.charge(&hungry, ROUND_NS / 2);
-        assert_eq!(rounds.wait_of(&hungry), Some(Wait::Served));
-        assert_eq!(rounds.wait_of(&modest), None);
-        rounds.defer(Wait::Served, Waker::from(woken.clone()));
+        assert!(rounds.is_late(&hungry) && !rounds.is_late(&modest));
+        defer();
         rounds.idle();
         keep(&rounds);
-        assert_eq!((times(), rounds.wait_of(&hungry)), (1, None));
+        assert!(times() == 1 && !rounds.is_late(&hungry));
         rounds.charge(&hungry, ROUND_NS / 2);
-        rounds.defer(Wait::Served, Waker::from(woken.clone()));
+        defer();
+        defer();
         rounds.charge(&modest, ROUND_NS / 2);
-        assert_eq!(
-            rounds.wait_of(&hungry),
-            Some(Wait::Served),
-            "it is not kept yet"
-        );
+        assert!(rounds.is_late(&hungry), "it is not kept yet");
         keep(&rounds);
-        assert_eq!((times(), rounds.wait_of(&hungry)), (2, None));
+        assert!(times() == 2 && !rounds.is_late(&hungry));
         rounds.idle();
         keep(&rounds);
         assert_eq!(times(), 2, "each is woken once");
@@ -262,15 +315,14 @@ mod tests {
         let rounds = Rounds::new();
         let (reserved, other) = (Share::reserving(4, 20), Share::default());
         rounds.charge(&other, ROUND_NS);
-        assert_eq!(rounds.wait_of(&other), Some(Wait::Served));
-        assert_eq!(rounds.wait_of(&Share::default()), Some(Wait::Unserved));
-        assert_eq!(rounds.wait_of(&reserved), None);
+        assert!(rounds.is_late(&other) && rounds.is_late(&Share::default()));
+        assert!(!rounds.is_late(&reserved));
         rounds.charge(&reserved, ROUND_NS / 5 - 1);
-        assert_eq!(rounds.wait_of(&reserved), None);
+        assert!(!rounds.is_late(&reserved));
         rounds.charge(&reserved, 1);
-        assert_eq!(rounds.wait_of(&reserved), Some(Wait::Served));
+        assert!(rounds.is_late(&reserved));
         keep(&rounds);
-        assert_eq!(rounds.wait_of(&reserved), None);
+        assert!(!rounds.is_late(&reserved));
     }
 
     /// Notes its number when it is woken.
@@ -287,11 +339,12 @@ mod tests {
         let rounds = Rounds::new();
         let order = Arc::default();
         let note = |number| Waker::from(Arc::new(Note(number, Arc::clone(&order))));
-        for (number, wait) in [Wait::Served, Wait::Unserved, Wait::Served, Wait::Unserved]
-            .into_iter()
-            .enumerate()
-        {
-            rounds.defer(wait, note(number));
+        let shares: [Share; 4] = std::array::from_fn(|_| Share::default());
+        for served in [0, 2] {
+            rounds.charge(&shares[served], 1);
+        }
+        for (number, share) in shares.iter().enumerate() {
+            rounds.defer(share, &mut Place::default(), &note(number));
         }
         rounds.idle();
         keep(&rounds);
@@ -299,27 +352,58 @@ mod tests {
     }
 
     #[test]
+    fn a_round_calls_one_task_of_a_share_and_the_next_when_that_has_had_its_turn() {
+        let rounds = Rounds::new();
+        let woken = Arc::new(Woken::default());
+        let times = || woken.0.load(Ordering::Relaxed);
+        let share = Share::default();
+        for _ in 0..1000 {
+            rounds.defer(&share, &mut Place::default(), &Waker::from(woken.clone()));
+        }
+        rounds.idle();
+        keep(&rounds);
+        assert_eq!(times(), 1);
+        rounds.charge(&share, ROUND_NS / 3);
+        assert_eq!(times(), 2);
+        rounds.charge(&share, ROUND_NS);
+        assert_eq!(times(), 2, "its part is used");
+        keep(&rounds);
+        assert_eq!(times(), 3);
+        // A task that was called, and is gone, keeps none of the others.
+        for called in 4..=1000 {
+            rounds.idle();
+            keep(&rounds);
+            assert_eq!(times(), called);
+        }
+        rounds.next();
+        assert!(rounds.lines.borrow().is_empty() && rounds.order.borrow().is_empty());
+    }
+
+    #[test]
     fn every_one_of_many_shares_has_its_turn_although_a_step_is_longer_than_its_part() {
         let rounds = Rounds::new();
         let shares: [Share; 40] = std::array::from_fn(|_| Share::default());
+        let mut places: [Place; 40] = std::array::from_fn(|_| Place::default());
         let mut served = [0_u32; 40];
         // As the runtime's queue, in which tasks are in the order in which they were woken.
-        let mut queue: std::collections::VecDeque<usize> = (0..40).collect();
-        let mut waiting = [Vec::new(), Vec::new()];
+        let queue = Arc::new(std::sync::Mutex::new((0..40).collect::<Vec<usize>>()));
         for _ in 0..100_000 {
-            let Some(at) = queue.pop_front() else {
+            let next = {
+                let mut queue = queue.lock().expect("one thread");
+                (!queue.is_empty()).then(|| queue.remove(0))
+            };
+            let Some(at) = next else {
                 rounds.idle();
                 keep(&rounds);
-                queue.extend(waiting.iter_mut().flat_map(|list| list.drain(..)));
                 continue;
             };
-            match rounds.wait_of(&shares[at]) {
-                Some(wait) => waiting[wait as usize].push(at),
-                None => {
-                    rounds.charge(&shares[at], ROUND_NS / 10);
-                    served[at] += 1;
-                    queue.push_back(at);
-                }
+            if rounds.is_late(&shares[at]) {
+                let waker = Waker::from(Arc::new(Note(at, queue.clone())));
+                rounds.defer(&shares[at], &mut places[at], &waker);
+            } else {
+                rounds.charge(&shares[at], ROUND_NS / 10);
+                served[at] += 1;
+                queue.lock().expect("one thread").push(at);
             }
         }
         let (least, most) = (served.iter().min(), served.iter().max());
