@@ -201,6 +201,20 @@ fn the_last_of_several_orders_to_drain_is_not_outlasted_by_an_earlier_one() {
 }
 
 #[test]
+fn a_request_waits_for_a_tenant_that_is_started_before_its_earlier_life_is_over() {
+    let node = Node::start(&[]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| node.get("/sleep?ms=18000"));
+        let active = || node.json(&["ps"])["tenants"][0]["http"]["active"] == 1;
+        until("the request is under way", active);
+        let drain = node.command(&["drain", "shop", "--grace", "2s"]);
+        assert_eq!(drain.0, Some(0));
+        assert_eq!(node.command(&["start", "shop"]).0, Some(0));
+        assert_eq!(node.get("/env").0, 200);
+    });
+}
+
+#[test]
 fn no_program_makes_the_message_of_its_refusal_long() {
     let node = Node::start(&[]);
     let line = format!("(module {}", "(".repeat(4 << 20));

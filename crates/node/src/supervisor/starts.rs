@@ -70,11 +70,15 @@ impl Supervisor {
     pub(super) fn start_anew(&mut self, at: usize, cause: Cause) -> Result<(), StartError> {
         let intake = match self.wards[at].pending.take() {
             Some(intake) => intake,
-            None => intake(&self.wards[at].spec),
+            None => self.next_intake(&self.wards[at]),
         };
         let ward = &self.wards[at];
         if !ward.leaving.is_empty() || ward.birth.is_some() || self.is_succeeded(ward) {
             let ward = &mut self.wards[at];
+            // Whoever ordered the start may send a request at once: it waits, too.
+            if let Some(site) = &ward.site {
+                site.set_lane(intake.as_ref().map(|intake| intake.lane().clone()));
+            }
             ward.pending = Some(intake);
             ward.tell_begun(Ok(()));
             return Ok(());
@@ -82,6 +86,14 @@ impl Supervisor {
         let birth = self.begin(&self.wards[at], intake, cause)?;
         self.wards[at].birth = Some(birth);
         Ok(())
+    }
+
+    /// Returns the end of the lane that the next life of a tenant has: that of its successor, if a change is about to replace
+    /// it, or a new one.
+    fn next_intake(&self, ward: &Ward) -> Option<Intake> {
+        let succession = self.succession.as_ref();
+        let promised = succession.and_then(|succession| succession.intake_of(ward.name()));
+        promised.or_else(|| intake(&ward.spec))
     }
 
     /// Looks what became of a life that is being begun.

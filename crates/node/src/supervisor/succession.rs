@@ -162,6 +162,12 @@ impl Succession {
         self.successors.iter().any(|it| it.name() == tenant)
     }
 
+    /// Returns the end of the lane in which requests wait for a tenant's successor.
+    pub(super) fn intake_of(&self, tenant: &str) -> Option<Intake> {
+        let successor = self.successors.iter().find(|it| it.name() == tenant)?;
+        successor.intake.clone()
+    }
+
     /// Ends the starts.
     pub(super) fn kill(&mut self) {
         for successor in &mut self.successors {
