@@ -6,6 +6,7 @@
 use crate::confinement::{Needs, Origin};
 use crate::exit::Failure;
 use crate::mounts::Mounts;
+use crate::second_names;
 use crate::walk::Walk;
 use leasehold_cell::user_files;
 use leasehold_lease::{Certificate, Directory, TenantSpec};
@@ -143,6 +144,9 @@ impl<'a> Guard<'a> {
                 () if walk.leads_through(ours) => "is on the way to",
                 () if self.mounts.reaches(ours.end(), walk.end()).is_some() => {
                     "has, through a mount,"
+                }
+                () if second_names::may_be_below(walk.end(), ours.end()) => {
+                    "has, or has too many entries to tell, a hard link to"
                 }
                 () => continue,
             };

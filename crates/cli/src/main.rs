@@ -12,7 +12,7 @@
 //! | what would keep tenants from starting, or makes a reservation useless | `hindrances`, `useless` |
 //! | what an admission counts with: preemption and faults, requests on their way | `overhead`, `transit` |
 //! | the cell of a lease file, checked and admitted | `opened` |
-//! | the confinement of the process | `confinement`; what no tenant may reach: `guard`, by `walk` and `mounts`; what is opened before it: `stores`, `requests` |
+//! | the confinement of the process | `confinement`; what no tenant may reach: `guard`, by `walk`, `mounts` and `second_names`; what is opened before it: `stores`, `requests` |
 //! | reports: a run, ends and their charges, long host steps, refusals | `report`, `costs`, `host_steps`, `refusals` |
 //! | output and log, which never wait for a reader | `output`, `log`, `access_log` |
 //! | signals that ask for the end; the service manager | `interrupt`, `notify` |
@@ -51,6 +51,7 @@ mod report;
 mod requests;
 mod rules;
 mod run;
+mod second_names;
 mod serve;
 mod simulate;
 mod stores;

@@ -464,8 +464,17 @@ fn no_tenant_may_write_to_the_program_or_to_a_data_set_of_another_one() {
             "contains a data set of another tenant",
         ),
     ];
-    // Through a link in it, which its tenant may exchange, to a place that is none of its own.
+    // By another name of the file.
     fs::create_dir(home.path("work/ours")).expect("made");
+    fs::write(home.path("work/ours/data"), "data").expect("written");
+    fs::hard_link(home.path("work/ours/data"), home.path("work/theirs/name")).expect("linked");
+    let data_of_ours = data.replace("theirs/data", "ours/data");
+    let by_name = [(
+        &*guest("hello.wasm"),
+        &*data_of_ours,
+        "a hard link to a data set of another tenant",
+    )];
+    // Through a link in it, which its tenant may exchange, to a place that is none of its own.
     fs::copy(guest("hello.wasm"), home.path("work/ours/hello.wasm")).expect("copied");
     symlink("../ours", home.path("work/theirs/link")).expect("linked");
     let through = [
@@ -489,7 +498,7 @@ fn no_tenant_may_write_to_the_program_or_to_a_data_set_of_another_one() {
         let refused = admitted(true, program, more);
         assert!(refused.contains(words), "{refused}");
     }
-    for (program, data, words) in cases {
+    for (program, data, words) in cases.into_iter().chain(by_name) {
         let refused = admitted(true, program, data);
         assert!(refused.contains(words), "{refused}");
         let allowed = admitted(false, program, data);
