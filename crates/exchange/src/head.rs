@@ -27,6 +27,17 @@ pub struct RequestHead {
 }
 
 impl RequestHead {
+    /// The head of an exchange in which none is sent: what it is for comes with the [`Call`](crate::Call).
+    pub fn empty() -> Self {
+        Self {
+            method: String::new(),
+            scheme: Scheme::Http,
+            authority: String::new(),
+            path_with_query: String::new(),
+            fields: Fields::new(0),
+        }
+    }
+
     /// What it counts, bytes.
     pub fn bytes(&self) -> usize {
         self.method.len() + self.authority.len() + self.path_with_query.len() + self.fields.bytes()

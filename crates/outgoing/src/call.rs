@@ -70,10 +70,10 @@ pub(crate) async fn answer(calling: Rc<Calling>, call: Call) {
     let mut ending = Ending(CallOutcome::Abandoned, calling.connecting.payer.clone());
     let done = match kind {
         CallKind::Request { head, timeouts, .. } => {
-            unless_abandoned(&half, send(&calling, &half, &head, timeouts)).await
+            unless_over(&calling, &half, send(&calling, &half, &head, timeouts)).await
         }
         CallKind::LookUp { name } => {
-            unless_abandoned(&half, names::look_up(&calling, &half, name)).await
+            unless_over(&calling, &half, names::look_up(&calling, &half, name)).await
         }
         // What the guest sent before it dropped the connection is sent still.
         CallKind::Connect { to, options } => {
@@ -94,13 +94,15 @@ pub(crate) async fn answer(calling: Rc<Calling>, call: Call) {
     };
 }
 
-/// Does `work`, unless the guest gives up the call.
-pub(crate) async fn unless_abandoned<T>(
+/// Does `work`, unless the guest gives up the call, or its tenant is over.
+pub(crate) async fn unless_over<T>(
+    calling: &Calling,
     half: &Half,
     work: impl Future<Output = Result<T, CallError>>,
 ) -> Result<T, CallError> {
     tokio::select! {
         biased;
+        () = calling.over.notified() => Err(CallError::Abandoned),
         () = abandoned(half) => Err(CallError::Abandoned),
         done = work => done,
     }

@@ -4,7 +4,7 @@
 //! kernel's buffers, and a peer that does not read stops the guest.
 
 use crate::body::Half;
-use crate::call::{Calling, abandoned, unless_abandoned};
+use crate::call::{Calling, abandoned, unless_over};
 use crate::connect::unreached;
 use leasehold_exchange::{
     ADDRESS, CallError, ConnectionOptions, Failure, Fields, Read, ResponseHead,
@@ -45,7 +45,7 @@ pub(crate) async fn make_and_carry(
         let made = made.map_err(|_| CallError::ConnectTimeout)?;
         made.map_err(|error| unreached(&error))
     };
-    let stream = unless_abandoned(half, making).await?;
+    let stream = unless_over(calling, half, making).await?;
     tell_address(half, &stream)?;
     carry(half, stream, calling.over.notified()).await
 }

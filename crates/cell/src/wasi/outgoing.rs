@@ -15,7 +15,7 @@ use crate::host::fs::pages::Lent;
 use crate::steps::caps::{REQUESTS, TRANSFER};
 use leasehold_exchange::{
     Call, CallKind, CallPlace, ClientHalf, Failure, Fields, GuestHalf, NotTaken, RequestHead,
-    Scheme, exchange,
+    exchange,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -150,7 +150,7 @@ impl OutgoingCall {
         // A window is at most 16 MiB.
         let lent = outbound.pages.lend(limits.held_bytes() as usize);
         let lent = lent.map_err(|_| Refused::Memory)?;
-        let (client, guest) = exchange(limits, empty(), number);
+        let (client, guest) = exchange(limits, RequestHead::empty(), number);
         Ok(Arc::new(Self {
             number,
             head_limit: limits.head_bytes,
@@ -366,16 +366,5 @@ impl OutgoingCall {
     /// Runs `f` on the trailers of the response, after its end, if there are any.
     pub(super) fn with_trailers<T>(&self, f: impl FnOnce(&Fields) -> T) -> Option<T> {
         self.state().half().and_then(|half| half.trailers()).map(f)
-    }
-}
-
-/// The head of an exchange whose request comes with the call.
-fn empty() -> RequestHead {
-    RequestHead {
-        method: String::new(),
-        scheme: Scheme::Http,
-        authority: String::new(),
-        path_with_query: String::new(),
-        fields: Fields::new(0),
     }
 }

@@ -50,7 +50,7 @@ pub(crate) fn send(outlet: &Outlet, authority: &str, has_body: bool) -> ClientHa
         authority: authority.into(),
         path_with_query: "/".into(),
         method: "GET".into(),
-        ..nothing()
+        ..RequestHead::empty()
     };
     let kind = CallKind::Request {
         head,
@@ -66,20 +66,9 @@ pub(crate) fn send(outlet: &Outlet, authority: &str, has_body: bool) -> ClientHa
 
 /// Sends a call.
 pub(crate) fn call(outlet: &Outlet, kind: CallKind) -> ClientHalf {
-    let (client, half) = exchange(outlet.outbox().limits(), nothing(), 1);
+    let (client, half) = exchange(outlet.outbox().limits(), RequestHead::empty(), 1);
     outlet.outbox().send(Call { half, kind }).expect("taken");
     client
-}
-
-/// The head of an exchange whose request comes with the call.
-fn nothing() -> RequestHead {
-    RequestHead {
-        method: String::new(),
-        scheme: Scheme::Http,
-        authority: String::new(),
-        path_with_query: String::new(),
-        fields: Fields::new(0),
-    }
 }
 
 /// Waits for the status of a response.
