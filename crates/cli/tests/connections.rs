@@ -1,11 +1,11 @@
-//! Connections that a guest makes with the standard library of its language: a confined program, in which each denied
+//! Connections that a guest makes, and datagrams that it exchanges, with the standard library of its language: a confined program, in which each denied
 //! system call is fatal, and hosts of the tests' own.
 
 mod calibrated;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::process::{Command, Output, Stdio};
 use std::sync::{LazyLock, mpsc};
 use std::thread;
@@ -180,6 +180,87 @@ fn what_a_guest_sent_before_it_exited_arrives() {
     let allow = format!("allow = [\"tcp://{address}\"]");
     for _ in 0..5 {
         let output = dial(&allow, &["shout", "last words", &address.to_string()], b"");
+        printed(&output);
+        let sent = heard.recv_timeout(Duration::from_secs(20));
+        assert_eq!(sent.expect("heard"), b"last words");
+    }
+}
+
+/// A host that sends back each datagram, and what each had.
+fn echo() -> (SocketAddr, mpsc::Receiver<Vec<u8>>) {
+    let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let address = socket.local_addr().expect("an address");
+    let (sent, heard) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = vec![0; 1 << 16];
+        while let Ok((size, from)) = socket.recv_from(&mut bytes) {
+            // A guest that only sends may have gone, and the test may be over.
+            let _ = socket.send_to(&bytes[..size], from);
+            let _ = sent.send(bytes[..size].to_vec());
+        }
+    });
+    (address, heard)
+}
+
+#[test]
+fn a_guest_exchanges_datagrams_with_a_host_that_its_lease_names_by_address_or_by_name() {
+    let (address, _) = echo();
+    let by_address = format!("allow = [\"udp://{address}\"]");
+    let lines = b"a question\n\nanother\n";
+    let output = dial(&by_address, &["query", &address.to_string()], lines);
+    assert_eq!(printed(&output), lines);
+    let port = address.port();
+    let by_name = format!("allow_private = [\"udp://localhost:{port}\"]");
+    let output = dial(&by_name, &["query", &format!("localhost:{port}")], lines);
+    assert_eq!(printed(&output), lines);
+    let largest = ((64 << 10) / 2 - 32).to_string();
+    for (number, size) in [("2000", "0"), ("2000", "1400"), ("20", &largest)] {
+        let arguments = ["burst", number, size, &address.to_string()];
+        let output = dial(&by_address, &arguments, b"");
+        assert_eq!(printed(&output), format!("{number}\n").as_bytes());
+    }
+}
+
+#[test]
+fn datagrams_that_are_not_allowed_or_not_heard_are_the_errors_that_they_are_elsewhere() {
+    let (address, heard) = echo();
+    let to = address.to_string();
+    failed(&dial("", &["query", &to], b"?\n"), "PermissionDenied");
+    let over_tcp = format!("allow = [\"tcp://{address}\"]");
+    failed(
+        &dial(&over_tcp, &["query", &to], b"?\n"),
+        "PermissionDenied",
+    );
+    let other = "allow = [\"udp://127.0.0.1:9\"]";
+    failed(&dial(other, &["query", &to], b"?\n"), "PermissionDenied");
+    let output = dial(other, &["cast", "text", &to], b"");
+    printed(&output);
+    failed(
+        &dial(other, &["bind", "127.0.0.1:4000"], b""),
+        "PermissionDenied",
+    );
+    let bound = dial(other, &["bind", "127.0.0.1:0"], b"");
+    assert!(printed(&bound).starts_with(b"127.0.0.1:"), "{bound:?}");
+    let gone = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+    let nowhere = gone.local_addr().expect("an address").to_string();
+    drop(gone);
+    let allow = format!("allow = [\"udp://{nowhere}\"]");
+    failed(
+        &dial(&allow, &["query", &nowhere], b"?\n"),
+        "ConnectionRefused",
+    );
+    let allow = format!("allow = [\"udp://{address}\"]");
+    let too_large = dial(&allow, &["burst", "1", "40000", &to], b"");
+    assert_eq!(too_large.status.code(), Some(1), "{too_large:?}");
+    assert!(heard.try_recv().is_err(), "nobody sent anything");
+}
+
+#[test]
+fn a_datagram_of_a_guest_that_exited_at_once_arrives() {
+    let (address, heard) = echo();
+    let allow = format!("allow = [\"udp://{address}\"]");
+    for _ in 0..5 {
+        let output = dial(&allow, &["cast", "last words", &address.to_string()], b"");
         printed(&output);
         let sent = heard.recv_timeout(Duration::from_secs(20));
         assert_eq!(sent.expect("heard"), b"last words");

@@ -348,13 +348,17 @@ const ACCEPTED: &[Call] = &[always(libc::SYS_accept4)];
 /// A connection that is given up is reset.
 const RESETS: &[Call] = &[equal(libc::SYS_setsockopt, 2, libc::SO_LINGER as u32)];
 
-/// Connections to other hosts, and look-ups of their names. None is waited for by a name of its own:
-/// no call binds an address or listens.
+/// Connections to other hosts, look-ups of their names, and datagrams: a socket for them is bound, and none listens. Of
+/// TCP nothing can be bound where Landlock sees it.
 const REQUESTS: &[Call] = &[
     equal(libc::SYS_socket, 0, libc::AF_INET as u32),
     equal(libc::SYS_socket, 0, libc::AF_INET6 as u32),
     always(libc::SYS_connect),
-    // What a guest may want of a connection.
+    always(libc::SYS_bind),
+    // What a guest may want of a connection, and what datagrams may take.
+    equal(libc::SYS_setsockopt, 2, libc::SO_RCVBUF as u32),
+    equal(libc::SYS_setsockopt, 2, libc::SO_SNDBUF as u32),
+    equal(libc::SYS_setsockopt, 2, libc::IPV6_V6ONLY as u32),
     equal(libc::SYS_setsockopt, 2, libc::SO_KEEPALIVE as u32),
     equal(libc::SYS_setsockopt, 2, libc::IP_TTL as u32),
     equal(libc::SYS_setsockopt, 2, libc::IPV6_UNICAST_HOPS as u32),
@@ -539,7 +543,6 @@ mod tests {
         let forbidden = [
             libc::SYS_openat,
             libc::SYS_openat2,
-            libc::SYS_bind,
             libc::SYS_listen,
             libc::SYS_accept4,
             libc::SYS_clone,

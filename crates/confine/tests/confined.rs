@@ -3,6 +3,7 @@
 
 use leasehold_confine::{Locking, Mode, Place, Places, Thread, enter, narrow};
 use std::ffi::CString;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
@@ -192,10 +193,26 @@ const CASES: &[Case] = &[
         |_| connect(PORT + 1),
     ),
     case(
+        "the_thread_of_requests_binds_nothing_of_tcp",
+        Thread::Outgoing,
+        ACCESS,
+        |_| std::net::TcpListener::bind("127.0.0.1:0").map(drop),
+    ),
+    case(
+        "the_thread_of_requests_binds_a_socket_for_datagrams",
+        Thread::Outgoing,
+        ALLOWED,
+        |_| std::net::UdpSocket::bind("127.0.0.1:0").map(drop),
+    ),
+    case(
         "the_thread_of_requests_listens_nowhere",
         Thread::Outgoing,
         PERM,
-        |_| std::net::TcpListener::bind("127.0.0.1:0").map(drop),
+        |_| {
+            let socket = std::net::UdpSocket::bind("127.0.0.1:0")?;
+            // SAFETY: no memory is involved.
+            done(unsafe { libc::listen(socket.as_raw_fd(), 1) })
+        },
     ),
     case(
         "the_thread_of_requests_opens_no_file",

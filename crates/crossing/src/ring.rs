@@ -172,20 +172,41 @@ impl RingWriter {
     /// of 4 KiB that is allocated the first time that it is reached.
     pub fn write(&mut self, bytes: &[u8]) -> Option<usize> {
         let fits = self.room()?.min(bytes.len());
+        self.put(&bytes[..fits]);
+        if fits > 0 {
+            self.publish();
+        }
+        Some(fits)
+    }
+
+    /// Writes these parts if there is room for all, so that the reader never finds less than all of them, and returns whether
+    /// there was; `None` as for [`RingWriter::room`]. The cost is that of [`RingWriter::write`].
+    pub fn write_whole(&mut self, parts: &[&[u8]]) -> Option<bool> {
+        let bytes: usize = parts.iter().map(|part| part.len()).sum();
+        if bytes > self.room()? {
+            return Some(false);
+        }
+        parts.iter().for_each(|part| self.put(part));
+        self.publish();
+        Some(true)
+    }
+
+    /// Writes bytes for which there is room, of which the reader does not know yet.
+    fn put(&mut self, bytes: &[u8]) {
         let mut done = 0;
-        while done < fits {
+        while done < bytes.len() {
             let offset = self.shared.offset(self.written);
-            let (segment, at, n) = self.shared.place(offset, fits - done);
+            let (segment, at, n) = self.shared.place(offset, bytes.len() - done);
             let words = segment.get_or_init(empty_segment);
             store(words, at, &bytes[done..done + n]);
             self.written += n as u64;
             done += n;
         }
-        if fits > 0 {
-            self.shared.written.store(self.written, Ordering::Release);
-            self.shared.reader.wake();
-        }
-        Some(fits)
+    }
+
+    fn publish(&self) {
+        self.shared.written.store(self.written, Ordering::Release);
+        self.shared.reader.wake();
     }
 
     /// Takes back all that was written, which the reader must not read before it is told of it by other means; `false` if
@@ -207,6 +228,20 @@ impl RingWriter {
         }
         self.shared.writer.register(waker);
         self.room() != Some(0)
+    }
+
+    /// Whether half of the ring is free, or the reader takes no more. Otherwise `waker` is woken then.
+    pub fn poll_half(&self, waker: &Waker) -> bool {
+        if self.is_half_free() {
+            return true;
+        }
+        self.shared.writer.register(waker);
+        self.is_half_free()
+    }
+
+    fn is_half_free(&self) -> bool {
+        self.room()
+            .is_none_or(|room| room >= self.shared.capacity / 2)
     }
 
     /// Whether the reader takes no more.

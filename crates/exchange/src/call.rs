@@ -5,7 +5,7 @@ use crate::head::RequestHead;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The field of a head with an address: of [`CallKind::Connect`] that of this side of the connection, and of
+/// The field of a head with an address: of [`CallKind::Connect`] and [`CallKind::Bind`] that of this side, and of
 /// [`CallKind::LookUp`] each that was found.
 pub const ADDRESS: &str = "address";
 
@@ -59,6 +59,14 @@ pub enum CallKind {
         to: SocketAddr,
         /// What the guest wants of it.
         options: ConnectionOptions,
+    },
+    /// A socket for datagrams: the exchange's bodies are [`Frame`](crate::Frame)s in each direction. The head of the response
+    /// comes when it is bound, and has the [`ADDRESS`] of this side.
+    Bind {
+        /// What it is bound to, which has no port.
+        to: SocketAddr,
+        /// Through how many networks a datagram may go.
+        hop_limit: u8,
     },
     /// A look-up: the head of the response has an [`ADDRESS`] for each that was found. It has no bodies.
     LookUp {

@@ -1,5 +1,6 @@
 //! The I/O thread's half of an exchange.
 
+use crate::datagram::{self, Frame};
 use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::head::ResponseHead;
@@ -91,6 +92,36 @@ impl ClientHalf {
         match self.request.poll_room(context.waker()) {
             true => Poll::Ready(self.request.room().ok_or(Closed)),
             false => Poll::Pending,
+        }
+    }
+
+    /// Writes frames of a socket for datagrams in their order, as far as there is room, and returns how many.
+    ///
+    /// # Errors
+    /// When the other side takes no more.
+    pub fn write_frames(&mut self, frames: &[(Frame, &[u8])]) -> Result<usize, Closed> {
+        datagram::write(&mut self.request, frames).ok_or(Closed)
+    }
+
+    /// Whether there is room for any frame, or never will be. One waker: the last that polled this or
+    /// [`ClientHalf::poll_room`].
+    pub fn poll_frame_room(&self, context: &Context<'_>) -> Poll<()> {
+        match self.request.poll_half(context.waker()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    }
+
+    /// The next frame of a socket for datagrams, if there is one. Allocates for its bytes.
+    ///
+    /// # Errors
+    /// Why there will be no more.
+    pub fn read_frame(&mut self) -> Result<Option<(Frame, Vec<u8>)>, Failure> {
+        match datagram::read(&mut self.response) {
+            Ok(frame) => Ok(Some(frame)),
+            Err(Received::Nothing) => Ok(None),
+            Err(Received::Failed(reason)) => Err(Failure::of_reason(reason)),
+            Err(Received::Finished | Received::Bytes(_)) => Err(Failure::Ended),
         }
     }
 

@@ -1,5 +1,6 @@
 //! The cell's half of an exchange.
 
+use crate::datagram::{self, Frame};
 use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::head::{RequestHead, ResponseHead};
@@ -97,6 +98,29 @@ impl GuestHalf {
     /// it would. One waker: the last.
     pub fn poll_readable(&self, waker: &Waker) -> bool {
         self.request.poll_readable(waker)
+    }
+
+    /// The next frame of a socket for datagrams. Allocates for its bytes.
+    ///
+    /// # Errors
+    /// Why there is none; never with [`Read::Bytes`].
+    pub fn read_frame(&mut self) -> Result<(Frame, Vec<u8>), Read> {
+        datagram::read(&mut self.request).map_err(|received| match received {
+            Received::Nothing => Read::Nothing,
+            Received::Finished | Received::Bytes(_) => Read::End,
+            Received::Failed(_) => Read::Failed,
+        })
+    }
+
+    /// Writes a frame of a socket for datagrams; `false` if there is no room for it, or nothing is taken any more.
+    pub fn write_frame(&mut self, frame: Frame, bytes: &[u8]) -> bool {
+        datagram::write(&mut self.response, &[(frame, bytes)]) == Some(1)
+    }
+
+    /// Whether there is room for any frame, or never will be. Otherwise `waker` is woken then. One waker: the last of this
+    /// and [`GuestHalf::poll_room`].
+    pub fn poll_frame_room(&self, waker: &Waker) -> bool {
+        self.response.poll_half(waker)
     }
 
     /// The trailers of the request, after [`Read::End`].

@@ -5,7 +5,7 @@
 //! HTTP library nor a wasm engine.
 //! A request that a guest sends is the same exchange with the sides changed: the cell has the client's
 //! half, and hands the other one to an I/O thread through an [`Outbox`]. So is a connection that it makes, whose bytes are
-//! the bodies, and the look-up of a name.
+//! the bodies, a socket for datagrams, whose [`Frame`]s are, and the look-up of a name.
 //!
 //! Principles:
 //!
@@ -26,7 +26,7 @@
 //! | heads, and fields in heads and trailers | `head`, `fields`; which may pass: `hop_by_hop`, `trailers` |
 //! | what one exchange may hold | `limits` |
 //! | exchanges that wait for a tenant, and the end at which it takes them | `lane`, `intake` |
-//! | what a tenant asks of other hosts | `call`; on its way: `outbox`; how it ended: `call_error`, `call_outcome` |
+//! | what a tenant asks of other hosts | `call`, `datagram`; on its way: `outbox`; how it ended: `call_error`, `call_outcome` |
 //! | why there is no response | `failure` |
 //! | how long an exchange waited, and was worked for | `timing` |
 //!
@@ -69,6 +69,7 @@ mod call;
 mod call_error;
 mod call_outcome;
 mod client;
+mod datagram;
 mod failure;
 mod fields;
 mod guest;
@@ -86,6 +87,7 @@ pub use call::{ADDRESS, Call, CallKind, CallTimeouts, ConnectionOptions, KeepAli
 pub use call_error::CallError;
 pub use call_outcome::CallOutcome;
 pub use client::{ClientHalf, Closed};
+pub use datagram::{Frame, datagram_bytes};
 pub use failure::Failure;
 pub use fields::{FIELD_BYTES, Fields, TooLong};
 pub use guest::{GuestHalf, Read, Responded};

@@ -1,4 +1,4 @@
-//! `[tenant.NAME.outgoing]`: which hosts a tenant may send HTTP requests and connect to, and within what limits.
+//! `[tenant.NAME.outgoing]`: which hosts a tenant may send HTTP requests and datagrams and connect to, and within what limits.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -18,25 +18,26 @@ const KEYS: &str = "allow, allow_private, concurrency, timeout, head, window, ca
 const ALLOW: &str =
     "1 to 64 destinations, such as [\"https://api.example\"], in `allow` and `allow_private`";
 const DESTINATIONS: &str = "an array of destinations, such as [\"https://api.example\"]";
-const DESTINATION: &str = "http://, https:// or tcp://, a host, an address or \"*.\" and a domain, and a port, which \
-                           tcp:// alone has to state: \"https://*.example\", \"tcp://db.example:5432\"";
+const DESTINATION: &str = "http://, https://, tcp:// or udp://, a host, an address or \"*.\" and a domain, and a port, \
+                           which tcp:// and udp:// have to state: \"https://*.example\", \"tcp://db.example:5432\"";
 const CONCURRENCY: &str = "a whole number from 1 to 64";
 const HEAD: &str = "a size from 1KiB to 16KiB";
 const CA: &str = "a path, not empty, without NUL";
 const CA_UNUSED: &str = "nothing, unless a destination is https";
 
-/// The requests that a tenant may send, and the connections that it may make: its `outgoing` table.
+/// The requests and datagrams that a tenant may send, and the connections that it may make: its `outgoing` table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outgoing {
     /// Where to; never empty.
     pub allow: Vec<Destination>,
-    /// How many requests, connections and look-ups it may have under way at a time.
+    /// How many requests, connections, sockets for datagrams and look-ups it may have under way at a time.
     pub concurrency: u32,
     /// How long a request may take, from its start to the end of its response; a look-up; and a connection to be made.
     pub timeout: Nanoseconds,
     /// The most bytes of a head, in each direction.
     pub head: ByteSize,
-    /// The most bytes of a body or of a connection that are on their way, in each direction.
+    /// The most bytes of a body, of a connection or of datagrams that are on their way, in each direction; the largest datagram
+    /// has half of it, less 32 bytes.
     pub window: ByteSize,
     /// A file of certificates that are trusted in place of the host's. A relative path in a lease
     /// file is relative to the directory of the file, and has been resolved against it here.
@@ -52,10 +53,12 @@ pub enum Protocol {
     Https,
     /// Whatever the guest speaks over a TCP connection.
     Tcp,
+    /// Whatever the guest sends in datagrams of UDP, and gets in such.
+    Udp,
 }
 
 impl Protocol {
-    const ALL: [Self; 3] = [Self::Http, Self::Https, Self::Tcp];
+    const ALL: [Self; 4] = [Self::Http, Self::Https, Self::Tcp, Self::Udp];
 
     /// HTTP, over TLS or in plain text.
     pub const fn http(is_https: bool) -> Self {
@@ -70,7 +73,7 @@ impl Protocol {
         match self {
             Self::Http => Some(Destination::port_of(false)),
             Self::Https => Some(Destination::port_of(true)),
-            Self::Tcp => None,
+            Self::Tcp | Self::Udp => None,
         }
     }
 
@@ -79,11 +82,12 @@ impl Protocol {
             Self::Http => "http",
             Self::Https => "https",
             Self::Tcp => "tcp",
+            Self::Udp => "udp",
         }
     }
 }
 
-/// A destination that a tenant may send requests to, or connect to.
+/// A destination that a tenant may send requests or datagrams to, or connect to.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Destination {
     /// How it is spoken to.
@@ -254,10 +258,10 @@ impl Outgoing {
         own.max_by_key(|destination| destination.takes_any_address())
     }
 
-    /// The destinations that the tenant may connect to, whatever it speaks there.
-    pub fn connections(&self) -> impl Iterator<Item = &Destination> {
+    /// The destinations of the tenant's sockets: those to which it speaks something of its own.
+    pub fn sockets(&self) -> impl Iterator<Item = &Destination> {
         let own = self.allow.iter();
-        own.filter(|destination| destination.protocol == Protocol::Tcp)
+        own.filter(|destination| matches!(destination.protocol, Protocol::Tcp | Protocol::Udp))
     }
 
     /// Whether a destination is reached over TLS.
@@ -292,7 +296,7 @@ fn parse_destinations(
 
 #[cfg(test)]
 mod tests {
-    use super::Protocol::{self, Http, Https, Tcp};
+    use super::Protocol::{self, Http, Https, Tcp, Udp};
     use super::{Destination, Outgoing};
 
     fn outgoing(allow: &[&str]) -> Outgoing {
@@ -318,6 +322,7 @@ mod tests {
             "https://[::1]:9",
             "http://[fe80::1]",
             "tcp://*.db.example:80",
+            "udp://[::1]:53",
         ] {
             let shown = Destination::named(text).expect(text).to_string();
             let stated = match text.strip_prefix("http:") {
@@ -331,6 +336,7 @@ mod tests {
             "a.example",
             "ftp://a",
             "tcp://a",
+            "udp://a",
             "tcp://a:",
             "tcp://*:1",
             "http://",
@@ -375,6 +381,7 @@ mod tests {
             (Https, "x.api.example", 443),
             (Tcp, "api.example", 443),
             (Http, "db.example", 5432),
+            (Udp, "db.example", 5432),
             (Https, "db.example", 5432),
             (Http, "b.example", 81),
             (Http, ".b.example", 81),

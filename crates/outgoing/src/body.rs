@@ -6,6 +6,7 @@ use http::{HeaderMap, HeaderName, HeaderValue};
 use http_body::{Body, Frame, SizeHint};
 use leasehold_exchange::{Fields, GuestHalf, Read};
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -26,6 +27,21 @@ pub(crate) struct Half {
     pub(crate) is_sent: Cell<bool>,
     /// The guest gave it up.
     pub(crate) is_given_up: Cell<bool>,
+}
+
+impl Half {
+    /// Waits until the guest gives up the call.
+    pub(crate) async fn abandoned(&self) {
+        poll_fn(|context| {
+            let half = self.half.borrow();
+            half.set_abandon_waker(context.waker());
+            match half.is_abandoned() {
+                true => Poll::Ready(()),
+                false => Poll::Pending,
+            }
+        })
+        .await;
+    }
 }
 
 /// The body of a request.

@@ -3,6 +3,7 @@
 use crate::body::{Half, RequestBody, headers};
 use crate::connect::{Connecting, Target};
 use crate::connection;
+use crate::datagrams;
 use crate::names::{self, Names};
 use crate::payer::Payer;
 use crate::pool::{Connection, Pool};
@@ -75,9 +76,12 @@ pub(crate) async fn answer(calling: Rc<Calling>, call: Call) {
         CallKind::LookUp { name } => {
             unless_over(&calling, &half, names::look_up(&calling, &half, name)).await
         }
-        // What the guest sent before it dropped the connection is sent still.
+        // What the guest sent before it dropped the socket is sent still.
         CallKind::Connect { to, options } => {
             connection::make_and_carry(&calling, &half, to, options).await
+        }
+        CallKind::Bind { to, hop_limit } => {
+            datagrams::bind_and_carry(&calling, &half, to, hop_limit).await
         }
     };
     ending.0 = match done {
@@ -103,22 +107,9 @@ pub(crate) async fn unless_over<T>(
     tokio::select! {
         biased;
         () = calling.over.notified() => Err(CallError::Abandoned),
-        () = abandoned(half) => Err(CallError::Abandoned),
+        () = half.abandoned() => Err(CallError::Abandoned),
         done = work => done,
     }
-}
-
-/// Waits until the guest gives up the call.
-pub(crate) async fn abandoned(half: &Half) {
-    poll_fn(|context| {
-        let half = half.half.borrow();
-        half.set_abandon_waker(context.waker());
-        match half.is_abandoned() {
-            true => Poll::Ready(()),
-            false => Poll::Pending,
-        }
-    })
-    .await;
 }
 
 async fn send(

@@ -4,17 +4,16 @@
 //! kernel's buffers, and a peer that does not read stops the guest.
 
 use crate::body::Half;
-use crate::call::{Calling, abandoned, unless_over};
+use crate::call::{Calling, unless_over};
+use crate::carry::{carry, tell_address};
 use crate::connect::unreached;
-use leasehold_exchange::{
-    ADDRESS, CallError, ConnectionOptions, Failure, Fields, Read, ResponseHead,
-};
+use leasehold_exchange::{CallError, ConnectionOptions, Failure, Read};
 use leasehold_io_thread::Sliced;
+use leasehold_lease::Protocol;
 use rustix::net::sockopt;
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
-use std::pin::{Pin, pin};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
@@ -23,10 +22,6 @@ use tokio::time::timeout;
 
 /// The most bytes of one read, and of one write.
 const PART: usize = 16 << 10;
-
-/// How long the peer may take to get what was sent before the guest dropped the connection. It has its place among
-/// the calls that the thread works at until then.
-const LINGER: Duration = Duration::from_secs(1);
 
 /// Makes a connection that the lease allows, and carries what goes over it until both directions are over, or the
 /// guest drops it.
@@ -40,14 +35,17 @@ pub(crate) async fn make_and_carry(
     options: ConnectionOptions,
 ) -> Result<(), CallError> {
     let making = async {
-        calling.names.allow(&calling.lease, to)?;
+        calling.names.allow(&calling.lease, Protocol::Tcp, to)?;
         let made = timeout(Duration::from(calling.lease.timeout), make(to, options)).await;
         let made = made.map_err(|_| CallError::ConnectTimeout)?;
         made.map_err(|error| unreached(&error))
     };
     let stream = unless_over(calling, half, making).await?;
-    tell_address(half, &stream)?;
-    carry(half, stream, calling.over.notified()).await
+    let own = stream.local_addr().map_err(|error| unreached(&error))?;
+    tell_address(half, own)?;
+    let (reader, writer) = split(Sliced::new(stream));
+    let both = (send(half, writer), receive(half, reader));
+    carry(half, both, calling.over.notified()).await
 }
 
 async fn make(to: SocketAddr, options: ConnectionOptions) -> io::Result<TcpStream> {
@@ -74,74 +72,6 @@ async fn make(to: SocketAddr, options: ConnectionOptions) -> io::Result<TcpStrea
     // What the guest has written was gathered in its window already.
     stream.set_nodelay(true)?;
     Ok(stream)
-}
-
-/// Gives the guest the head: the connection is made.
-fn tell_address(half: &Half, stream: &TcpStream) -> Result<(), CallError> {
-    let own = stream.local_addr().map_err(|error| unreached(&error))?;
-    let mut half = half.half.borrow_mut();
-    let mut fields = Fields::new(half.limits().head_bytes);
-    let pushed = fields.push(ADDRESS, own.to_string().as_bytes());
-    pushed.map_err(|_| CallError::HeadSize)?;
-    let _ = half.respond(ResponseHead {
-        status: 200,
-        fields,
-    });
-    Ok(())
-}
-
-/// Carries bytes in both directions, until the tenant is `over`: then the kernel is given what it takes at once.
-async fn carry(
-    half: &Half,
-    stream: TcpStream,
-    over: impl Future<Output = ()>,
-) -> Result<(), CallError> {
-    let (reader, writer) = split(Sliced::new(stream));
-    let mut sending = pin!(send(half, writer));
-    let mut receiving = pin!(receive(half, reader));
-    let mut abandoned = pin!(abandoned(half));
-    let mut over = pin!(over);
-    let (mut is_sent, mut is_received) = (false, false);
-    while !(is_sent && is_received) {
-        tokio::select! {
-            biased;
-            () = &mut over => return last_turn(is_sent, sending).await,
-            () = &mut abandoned => {
-                if is_sent {
-                    return Ok(());
-                }
-                let rest = async {
-                    tokio::select! {
-                        biased;
-                        () = &mut over => last_turn(false, sending.as_mut()).await,
-                        sent = &mut sending => sent,
-                    }
-                };
-                return timeout(LINGER, rest).await.unwrap_or(Err(CallError::Abandoned));
-            }
-            sent = &mut sending, if !is_sent => {
-                sent?;
-                is_sent = true;
-            }
-            () = &mut receiving, if !is_received => is_received = true,
-        }
-    }
-    Ok(())
-}
-
-/// Sends what can be sent in one turn.
-async fn last_turn(
-    is_sent: bool,
-    mut sending: Pin<&mut impl Future<Output = Result<(), CallError>>>,
-) -> Result<(), CallError> {
-    if is_sent {
-        return Ok(());
-    }
-    poll_fn(|context| match sending.as_mut().poll(context) {
-        Poll::Ready(sent) => Poll::Ready(sent),
-        Poll::Pending => Poll::Ready(Err(CallError::Abandoned)),
-    })
-    .await
 }
 
 /// Sends what the guest writes, and then that there is no more of it. What is written for a peer that takes nothing any

@@ -1,4 +1,5 @@
-//! What guests ask of other hosts, on one I/O thread: HTTP requests, connections over TCP, and the addresses of names.
+//! What guests ask of other hosts, on one I/O thread: HTTP requests, connections over TCP,
+//! datagrams of UDP, and the addresses of names.
 //!
 //! A tenant's calls come through an [`Outbox`](leasehold_exchange::Outbox): the cell has one half of each
 //! exchange, this thread the other. Nothing else of the process connects to other hosts.
@@ -6,8 +7,8 @@
 //! Principles:
 //!
 //! 1. **What is not allowed is refused here.** A call goes to a destination of its tenant's lease,
-//!    whatever the cell thinks of it. A connection is to an address: that of a destination, or one that the tenant was told
-//!    for a destination's name.
+//!    whatever the cell thinks of it. A connection, and each datagram, is to an address: that of a destination, or one that
+//!    the tenant was told for a destination's name. Datagrams from elsewhere reach no tenant.
 //! 2. **The address that was checked is the address that is used.** A name is looked up once for a
 //!    connection; an address of this machine, of a private network, or of many hosts is left out
 //!    unless the lease allows it. So a name that its owner points elsewhere leads to nothing within.
@@ -16,7 +17,7 @@
 //!    is dropped when its outbox is closed.
 //! 5. **Tenants take turns**: each has an equal part of the thread while several want it, whatever their hosts send.
 //! 6. **What is held is bounded**: a body, and what goes over a connection, crosses in the window of its exchange, a head
-//!    has a limit, idle connections are few and do not stay, and what a dropped connection has left to send is waited for for
+//!    has a limit, idle connections are few and do not stay, and what a dropped socket has left to send is waited for for
 //!    a second.
 //!
 //! # Map
@@ -26,6 +27,8 @@
 //! | the thread, and an outbox for each start of a tenant | `outgoing`, `tenant`; why it cannot start: `error` |
 //! | one call; a request, and its body | `call`, `body` |
 //! | a connection over TCP, and what goes over it | `connection` |
+//! | a socket for datagrams | `datagrams` |
+//! | both directions of a socket, until the guest or its tenant is done | `carry` |
 //! | looking up names for a guest, and the addresses that it was told | `names` |
 //! | connections of requests: looked up, checked, then made; idle ones | `connect`, `pool` |
 //! | which addresses a name may stand for | `address` |
@@ -51,8 +54,10 @@
 mod address;
 mod body;
 mod call;
+mod carry;
 mod connect;
 mod connection;
+mod datagrams;
 mod dns;
 mod error;
 mod names;

@@ -1,10 +1,10 @@
-//! The names that a tenant asked for, and the addresses that it was told: what it may connect to.
+//! The names that a tenant asked for, and the addresses that it was told: what it may connect to, and exchange datagrams with.
 
 use crate::address::is_public;
 use crate::body::Half;
 use crate::call::Calling;
 use leasehold_exchange::{ADDRESS, CallError, Fields, ResponseHead};
-use leasehold_lease::{Destination, DestinationHost, Outgoing as Lease};
+use leasehold_lease::{Destination, DestinationHost, Outgoing as Lease, Protocol};
 use std::cell::RefCell;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
@@ -42,13 +42,19 @@ impl Names {
         of_destination.any(|(_, addresses)| addresses.contains(&address))
     }
 
-    /// Whether the lease allows a connection.
+    /// Whether the lease allows a connection, or datagrams in either direction.
     ///
     /// # Errors
     /// Why it does not.
-    pub(crate) fn allow(&self, lease: &Lease, to: SocketAddr) -> Result<(), CallError> {
+    pub(crate) fn allow(
+        &self,
+        lease: &Lease,
+        protocol: Protocol,
+        to: SocketAddr,
+    ) -> Result<(), CallError> {
         let mut refusal = CallError::Denied;
-        for destination in lease.connections().filter(|own| own.port == to.port()) {
+        let of_this = |own: &&Destination| (own.protocol, own.port) == (protocol, to.port());
+        for destination in lease.sockets().filter(of_this) {
             let is_host = match destination.host {
                 DestinationHost::Address(address) => address == to.ip(),
                 DestinationHost::Name(_) | DestinationHost::Below(_) => {
@@ -74,11 +80,11 @@ fn may_be(destination: &Destination, address: IpAddr) -> bool {
 /// Looks up a name for a guest.
 ///
 /// # Errors
-/// When the lease has no connection to it, or it has no address that may be connected to.
+/// When the lease has no socket to it, or it has no address that a socket may be to.
 pub(crate) async fn look_up(calling: &Calling, half: &Half, name: String) -> Result<(), CallError> {
     let Calling { lease, names, .. } = calling;
     let asked = name.strip_suffix('.').unwrap_or(&name);
-    let own = || lease.connections().filter(|own| own.host.is(asked));
+    let own = || lease.sockets().filter(|own| own.host.is(asked));
     if own().next().is_none() {
         return Err(CallError::Denied);
     }
@@ -110,7 +116,7 @@ pub(crate) async fn look_up(calling: &Calling, half: &Half, name: String) -> Res
 mod tests {
     use super::{NAMES, Names};
     use leasehold_exchange::CallError;
-    use leasehold_lease::{LeaseFile, Outgoing};
+    use leasehold_lease::{LeaseFile, Outgoing, Protocol};
     use std::net::IpAddr;
     use std::path::Path;
 
@@ -125,11 +131,18 @@ mod tests {
     #[test]
     fn a_tenant_connects_to_the_addresses_that_it_was_told_and_to_no_others() {
         let lease = lease(
-            "allow = [\"tcp://db.example:5\", \"tcp://9.9.9.9:6\", \"http://web.example\"], \
+            "allow = [\"tcp://db.example:5\", \"tcp://9.9.9.9:6\", \"http://web.example\", \"udp://9.9.9.9:7\"], \
              allow_private = [\"tcp://*.local.example:7\"]",
         );
         let names = Names::default();
-        let allow = |to: &str| names.allow(&lease, to.parse().expect("an address"));
+        let allow_by = |protocol, to: &str| {
+            let to = to.parse().expect("an address");
+            names.allow(&lease, protocol, to)
+        };
+        let allow = |to: &str| allow_by(Protocol::Tcp, to);
+        assert_eq!(allow_by(Protocol::Udp, "9.9.9.9:7"), Ok(()));
+        assert_eq!(allow_by(Protocol::Udp, "9.9.9.9:6"), Err(CallError::Denied));
+        assert_eq!(allow("9.9.9.9:7"), Err(CallError::Denied));
         assert_eq!(allow("9.9.9.9:6"), Ok(()));
         assert_eq!(allow("9.9.9.9:5"), Err(CallError::Denied));
         assert_eq!(allow("8.8.8.8:5"), Err(CallError::Denied));

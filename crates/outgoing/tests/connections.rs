@@ -9,10 +9,9 @@ use leasehold_exchange::{
 use leasehold_outgoing::{Options, Outgoing, Resolver, Trust};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
-use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
-use support::{call, lease, status, wait};
+use support::{call, ended_by, lease, status, wait};
 
 const PLAIN: ConnectionOptions = ConnectionOptions {
     keep_alive: None,
@@ -61,21 +60,6 @@ fn read(client: &mut ClientHalf) -> Result<Vec<u8>, Failure> {
         all.extend(bytes);
     }
     Ok(all)
-}
-
-fn ended_by(outlet: &Outlet, outcome: CallOutcome) {
-    let is_counted = |_: &mut _| match outlet.outbox().ended_by(outcome) {
-        0 => {
-            thread::sleep(Duration::from_millis(1));
-            Poll::Pending
-        }
-        _ => Poll::Ready(()),
-    };
-    let until = Instant::now() + Duration::from_secs(10);
-    let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-    while is_counted(&mut context).is_pending() {
-        assert!(Instant::now() < until, "not counted");
-    }
 }
 
 #[test]

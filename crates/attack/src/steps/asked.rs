@@ -1,5 +1,5 @@
-//! What a guest asks of other hosts: HTTP requests with heads at their caps, and responses with as much; names, and
-//! connections.
+//! What a guest asks of other hosts: HTTP requests with heads at their caps, and responses with as much; names,
+//! connections and datagrams.
 
 use super::served::{COUNT, wait};
 use crate::component::wrap;
@@ -7,11 +7,14 @@ use crate::offer::World;
 use anyhow::{Context, Result, ensure};
 use leasehold_cell::calibrate::Effort;
 use leasehold_cell::exchange::{
-    ADDRESS, CallKind, ExchangeLimits, Fields, Outbox, Outlet, ResponseHead,
+    ADDRESS, CallKind, ExchangeLimits, Fields, Frame, GuestHalf, Outbox, Outlet, ResponseHead,
+    datagram_bytes,
 };
 use leasehold_cell::steps::StepSamples;
+use leasehold_cell::steps::caps::{DATAGRAMS, RECEIVED};
 use leasehold_cell::{Cell, Exit, Lease, StartRequest, Surroundings};
 use leasehold_lease::Nanoseconds;
+use std::net::{Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -23,7 +26,17 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ADDRESSES: u32 = 16;
 
 /// Programs that ask.
-pub(super) const PROGRAMS: [&str; 2] = [include_str!("asked.wat"), include_str!("connected.wat")];
+pub(super) const PROGRAMS: [&str; 3] = [
+    include_str!("asked.wat"),
+    include_str!("connected.wat"),
+    include_str!("datagrams.wat"),
+];
+
+/// What its exchanges may hold: more than the largest datagrams that one call gets.
+const LIMITS: ExchangeLimits = ExchangeLimits {
+    head_bytes: 16 << 10,
+    window_bytes: 256 << 10,
+};
 
 /// Asks for what is answered at once; returns the steps that it took.
 ///
@@ -40,7 +53,7 @@ pub(super) fn samples(cell: &Cell, effort: Effort, program: &str) -> Result<Vec<
     let mut lease = Lease::default();
     lease.reclaim.budget = Nanoseconds::new(1_000_000_000).context("a budget")?;
     let program = cell.compile(&wrap(wat::parse_str(&text)?, World::Attack)?)?;
-    let outbox = Arc::new(Outbox::new(ExchangeLimits::default(), 1));
+    let outbox = Arc::new(Outbox::new(LIMITS, 1));
     let tenant = cell.start_tenant(StartRequest {
         program,
         lease,
@@ -71,10 +84,15 @@ pub(super) fn samples(cell: &Cell, effort: Effort, program: &str) -> Result<Vec<
 
 /// Answers every call, until the outbox is closed.
 fn answer(outbox: &Outbox) -> Result<()> {
+    let mut _last = None;
     while let Some(mut call) = wait(|context| outbox.poll_take(context))? {
-        let mut fields = Fields::new(ExchangeLimits::default().head_bytes);
+        let mut fields = Fields::new(LIMITS.head_bytes);
         match call.kind {
             CallKind::Request { .. } => while fields.push("x", b"1234567").is_ok() {},
+            CallKind::Bind { .. } => {
+                fields.push(ADDRESS, b"10.1.2.3:4")?;
+                send_datagrams(&mut call.half);
+            }
             CallKind::Connect { .. } => fields.push(ADDRESS, b"10.1.2.3:4")?,
             CallKind::LookUp { .. } => {
                 for number in 0..ADDRESSES {
@@ -90,6 +108,19 @@ fn answer(outbox: &Outbox) -> Result<()> {
         if call.half.respond(head).is_ok() {
             call.half.finish(None);
         }
+        // What a guest sends goes somewhere until it asks for the next.
+        _last = Some(call.half);
     }
     Ok(())
+}
+
+/// As many datagrams as one call gets, and as many bytes: the last is the largest that there is.
+fn send_datagrams(half: &mut GuestHalf) {
+    let largest = datagram_bytes(LIMITS.window_bytes as usize);
+    let others = DATAGRAMS.size() - 1;
+    let from = Frame::Datagram(SocketAddr::new(Ipv6Addr::LOCALHOST.into(), 53));
+    for _ in 0..others {
+        half.write_frame(from, &vec![1; (RECEIVED.size() - largest) / others]);
+    }
+    half.write_frame(from, &vec![1; largest]);
 }

@@ -140,6 +140,12 @@ pub const WORKERS: Cap = Cap::new("executions", 64, Beyond::Refused);
 /// Requests that a tenant has under way to other hosts.
 pub const REQUESTS: Cap = Cap::new("requests", 64, Beyond::Error);
 
+/// Datagrams that one call sends, and gets.
+pub const DATAGRAMS: Cap = Cap::new("datagrams", 16, Beyond::Part);
+
+/// Bytes of the datagrams that one call gets: another is taken while the largest has room.
+pub const RECEIVED: Cap = Cap::new("bytes of datagrams", 80 * KIB, Beyond::Part);
+
 /// Bytes of linear memory that one engine instruction touches.
 pub const BULK: Cap = Cap::new("bytes", CHUNK as u64, Beyond::Steps);
 

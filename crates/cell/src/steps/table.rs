@@ -2,12 +2,12 @@
 
 use super::caps::{
     ALL_HANDLES, ALL_LEVELS, ANSWER, ARGUMENTS, BULK, CALL, CALLS_WAITING, CHANGED_PATH,
-    COMPONENTS, COPIED_REGION, Cap, DATA, ELEMENTS, FIELDS, FRAMES, FREED, GLOBALS, HANDLERS,
-    HANDLES, IOVECS, KEY, KEY_PAGE, KEY_PAGE_BYTES, KEYS, LENDS, LEVELS, LINK, LOG_LINE, MESSAGE,
-    MESSAGE_CAPABILITIES, NAME, NESTED, PAGES, PATH, PERMITTED, POINTERS, POLL_LIST, RANDOM_LIST,
-    RANDOM_STEP, REGION_COPY, REQUESTS, RESERVED, SCRUBS, SEGMENTS, STRING, STRING_COUNT, STRINGS,
-    SUBSCRIPTIONS, TABLE_BULK, TABLE_ELEMENTS, TABLE_GROWTH, TIMERS, TRANSFER, TRANSFER_STEP,
-    TRAP_MESSAGE, VALUE, VALUES, WIDE_STRING, WINDOW, WORKERS,
+    COMPONENTS, COPIED_REGION, Cap, DATA, DATAGRAMS, ELEMENTS, FIELDS, FRAMES, FREED, GLOBALS,
+    HANDLERS, HANDLES, IOVECS, KEY, KEY_PAGE, KEY_PAGE_BYTES, KEYS, LENDS, LEVELS, LINK, LOG_LINE,
+    MESSAGE, MESSAGE_CAPABILITIES, NAME, NESTED, PAGES, PATH, PERMITTED, POINTERS, POLL_LIST,
+    RANDOM_LIST, RANDOM_STEP, RECEIVED, REGION_COPY, REQUESTS, RESERVED, SCRUBS, SEGMENTS, STRING,
+    STRING_COUNT, STRINGS, SUBSCRIPTIONS, TABLE_BULK, TABLE_ELEMENTS, TABLE_GROWTH, TIMERS,
+    TRANSFER, TRANSFER_STEP, TRAP_MESSAGE, VALUE, VALUES, WIDE_STRING, WINDOW, WORKERS,
 };
 use crate::meter::Held;
 use std::sync::LazyLock;
@@ -133,8 +133,6 @@ impl RowId {
             (ENVIRONMENT, _) => (ENVIRONMENT, "get-environment"),
             (EXIT, _) => (EXIT, "exit"),
             (WALL, _) => (WALL, "now"),
-            // No program has a socket of it.
-            (UDP, _) => (ENGINE, "instruction"),
             // No program is given one that it could drop.
             ("wasi:cli/terminal-input", _) => ("wasi:cli/terminal-stdin", "get-terminal-stdin"),
             ("wasi:cli/terminal-output", _) => ("wasi:cli/terminal-stdout", "get-terminal-stdout"),
@@ -655,7 +653,7 @@ static ROWS: [Row; 353] = [
     row(LOOKUP, "[method]resolve-address-stream.subscribe").holds("a slot of the arena"),
     row(LOOKUP, "[resource-drop]resolve-address-stream"),
     row("wasi:sockets/tcp-create-socket", "create-tcp-socket").holds("a slot of the arena"),
-    row("wasi:sockets/udp-create-socket", "create-udp-socket"),
+    row("wasi:sockets/udp-create-socket", "create-udp-socket").holds("a slot of the arena"),
     row(TCP, "[method]tcp-socket.start-bind"),
     row(TCP, "[method]tcp-socket.finish-bind"),
     row(TCP, "[method]tcp-socket.start-connect")
@@ -688,9 +686,12 @@ static ROWS: [Row; 353] = [
     row(TCP, "[method]tcp-socket.subscribe").holds("a slot of the arena"),
     row(TCP, "[method]tcp-socket.shutdown"),
     row(TCP, "[resource-drop]tcp-socket"),
-    row(UDP, "[method]udp-socket.start-bind"),
+    row(UDP, "[method]udp-socket.start-bind")
+        .caps(&[REQUESTS])
+        .takes(&[Held::HostPage])
+        .holds("datagrams on their way"),
     row(UDP, "[method]udp-socket.finish-bind"),
-    row(UDP, "[method]udp-socket.stream"),
+    row(UDP, "[method]udp-socket.stream").holds("two slots of the arena"),
     row(UDP, "[method]udp-socket.local-address"),
     row(UDP, "[method]udp-socket.remote-address"),
     row(UDP, "[method]udp-socket.address-family"),
@@ -700,12 +701,14 @@ static ROWS: [Row; 353] = [
     row(UDP, "[method]udp-socket.set-receive-buffer-size"),
     row(UDP, "[method]udp-socket.send-buffer-size"),
     row(UDP, "[method]udp-socket.set-send-buffer-size"),
-    row(UDP, "[method]udp-socket.subscribe"),
-    row(UDP, "[method]incoming-datagram-stream.receive"),
-    row(UDP, "[method]incoming-datagram-stream.subscribe"),
+    row(UDP, "[method]udp-socket.subscribe").holds("a slot of the arena"),
+    row(UDP, "[method]incoming-datagram-stream.receive")
+        .caps(&[DATAGRAMS, RECEIVED])
+        .holds("the datagrams"),
+    row(UDP, "[method]incoming-datagram-stream.subscribe").holds("a slot of the arena"),
     row(UDP, "[method]outgoing-datagram-stream.check-send"),
-    row(UDP, "[method]outgoing-datagram-stream.send").caps(&[CALL]),
-    row(UDP, "[method]outgoing-datagram-stream.subscribe"),
+    row(UDP, "[method]outgoing-datagram-stream.send").caps(&[CALL, DATAGRAMS, TRANSFER]),
+    row(UDP, "[method]outgoing-datagram-stream.subscribe").holds("a slot of the arena"),
     row(UDP, "[resource-drop]udp-socket"),
     row(UDP, "[resource-drop]incoming-datagram-stream"),
     row(UDP, "[resource-drop]outgoing-datagram-stream"),

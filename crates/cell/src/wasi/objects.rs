@@ -17,13 +17,21 @@ pub(crate) enum Source {
     Trailers(Origin),
     /// The response of the call with this number.
     Response(u64),
+    /// What comes to the socket for datagrams that this call is.
+    Datagram(u64),
+    /// Room for what that socket is to send.
+    DatagramRoom(u64),
 }
 
 impl Source {
     /// The place of the stream that it waits for.
     pub(super) fn stream(self) -> Option<u32> {
         match self {
-            Self::Deadline(_) | Self::Trailers(_) | Self::Response(_) => None,
+            Self::Deadline(_)
+            | Self::Trailers(_)
+            | Self::Response(_)
+            | Self::Datagram(_)
+            | Self::DatagramRoom(_) => None,
             Self::Input(place) | Self::Output(place) => Some(place),
         }
     }

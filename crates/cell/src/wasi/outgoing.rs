@@ -1,4 +1,5 @@
-//! The calls of a guest to other hosts: requests that it sends, connections that it makes, names that it asks for.
+//! The calls of a guest to other hosts: requests and datagrams that it sends, connections that it makes, names that it
+//! asks for.
 //!
 //! A call is an exchange of which the cell has the client's half. The other half waits here until the
 //! call is sent, because the guest may write the body of a request before; then it goes to the I/O thread through
@@ -14,8 +15,8 @@ use crate::discarded::Discarded;
 use crate::host::fs::pages::Lent;
 use crate::steps::caps::{REQUESTS, TRANSFER};
 use leasehold_exchange::{
-    Call, CallKind, CallPlace, ClientHalf, Failure, Fields, GuestHalf, NotTaken, RequestHead,
-    exchange,
+    Call, CallKind, CallPlace, ClientHalf, Failure, Fields, Frame, GuestHalf, NotTaken,
+    RequestHead, datagram_bytes, exchange,
 };
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
@@ -94,8 +95,8 @@ struct State {
     charged: Option<(CallPlace, Lent)>,
     /// The guest has ended the request's body.
     is_written: bool,
-    /// It is a connection: what was written is sent, however it ends.
-    is_connection: bool,
+    /// It is a socket: what was written is sent, however it ends.
+    is_socket: bool,
     /// Whether the response's body is over: and why it is not whole.
     end: Option<Result<(), Failure>>,
 }
@@ -159,7 +160,7 @@ impl OutgoingCall {
                 unsent: Some(Discarded::new(guest)),
                 charged: Some((place, lent)),
                 is_written: false,
-                is_connection: false,
+                is_socket: false,
                 end: None,
             }),
         }))
@@ -177,7 +178,7 @@ impl OutgoingCall {
         let mut state = self.state();
         let unsent = state.unsent.take().and_then(Discarded::into_inner);
         let half = *unsent.ok_or(Refused::Over)?;
-        state.is_connection = matches!(kind, CallKind::Connect { .. });
+        state.is_socket = matches!(kind, CallKind::Connect { .. } | CallKind::Bind { .. });
         drop(state);
         let sent = outbound.outlet.outbox().send(Call { half, kind });
         sent.map_err(|(call, why)| {
@@ -189,10 +190,10 @@ impl OutgoingCall {
         })
     }
 
-    /// It is over: the I/O thread gives up what is left of it. What a guest wrote to a connection is sent still.
+    /// It is over: the I/O thread gives up what is left of it. What a guest wrote to a socket is sent still.
     fn end(&self) {
         let mut state = self.state();
-        if state.is_connection {
+        if state.is_socket {
             state.finish_body(None);
         }
         state.half = None;
@@ -241,6 +242,35 @@ impl OutgoingCall {
             Some(half) => half.poll_room(context).map(drop),
             None => Poll::Ready(()),
         }
+    }
+
+    /// Writes frames of a socket for datagrams in their order, as far as there is room; returns how many.
+    pub(super) fn write_frames(&self, frames: &[(Frame, &[u8])]) -> Result<usize, Closed> {
+        let mut state = self.state();
+        let half = state.half().ok_or(Closed)?;
+        half.write_frames(frames).map_err(|_| Closed)
+    }
+
+    /// Whether there is room for any frame of a socket for datagrams, or never will be.
+    pub(super) fn poll_frame_room(&self, context: &Context<'_>) -> Poll<()> {
+        match self.state().half() {
+            Some(half) => half.poll_frame_room(context),
+            None => Poll::Ready(()),
+        }
+    }
+
+    /// The next frame of a socket for datagrams, if there is one.
+    ///
+    /// # Errors
+    /// Why there will be no more.
+    pub(super) fn read_frame(&self) -> Result<Option<(Frame, Vec<u8>)>, Failure> {
+        let mut state = self.state();
+        state.half().ok_or(Failure::Ended)?.read_frame()
+    }
+
+    /// The most bytes of a datagram.
+    pub(super) fn datagram_bytes(outbound: &Outbound) -> usize {
+        datagram_bytes(outbound.outlet.outbox().limits().window_bytes as usize)
     }
 
     /// The most bytes of a head, and of trailers.

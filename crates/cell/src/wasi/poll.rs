@@ -120,7 +120,7 @@ pub(crate) async fn wait_any(guest: &mut Guest, sources: &[Source]) -> Result<Ve
     let mut streams: BTreeMap<u32, Vec<u32>> = BTreeMap::new();
     let mut earliest = None;
     let mut trailers = Vec::new();
-    let mut responses = Vec::new();
+    let mut calls = Vec::new();
     for (index, source) in (0..).zip(sources) {
         match *source {
             Source::Deadline(when) => {
@@ -130,7 +130,9 @@ pub(crate) async fn wait_any(guest: &mut Guest, sources: &[Source]) -> Result<Ve
                 streams.entry(rep).or_default().push(index);
             }
             Source::Trailers(origin) => trailers.push((Receiving::of(guest, origin), index)),
-            Source::Response(call) => responses.push((guest.calls().find(call), index)),
+            Source::Response(call) | Source::Datagram(call) | Source::DatagramRoom(call) => {
+                calls.push((guest.calls().find(call), *source, index));
+            }
         }
     }
     let table = guest.charged_table();
@@ -149,9 +151,13 @@ pub(crate) async fn wait_any(guest: &mut Guest, sources: &[Source]) -> Result<Ve
                 ready.push(*index);
             }
         }
-        for (call, index) in &responses {
-            let is_there = |call: &Arc<OutgoingCall>| call.poll_response(context).is_ready();
-            if call.as_ref().is_none_or(is_there) {
+        for (call, source, index) in &calls {
+            let is_ready = |call: &Arc<OutgoingCall>| match source {
+                Source::Datagram(_) => call.poll_readable(context).is_ready(),
+                Source::DatagramRoom(_) => call.poll_frame_room(context).is_ready(),
+                _ => call.poll_response(context).is_ready(),
+            };
+            if call.as_ref().is_none_or(is_ready) {
                 ready.push(*index);
             }
         }

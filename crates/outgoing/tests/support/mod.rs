@@ -3,8 +3,7 @@
 #![allow(dead_code, reason = "no test uses all of it")]
 
 use leasehold_exchange::{
-    Call, CallKind, CallTimeouts, ClientHalf, Failure, Fields, Outlet, RequestHead, Scheme,
-    exchange,
+    Call, CallKind, CallOutcome, CallTimeouts, ClientHalf, Failure, Outlet, RequestHead, exchange,
 };
 use leasehold_lease::LeaseFile;
 use std::path::Path;
@@ -78,4 +77,13 @@ pub(crate) fn status(client: &mut ClientHalf) -> Result<u16, Failure> {
             .poll_response(context)
             .map(|head| head.map(|head| head.status))
     })
+}
+
+/// Waits until a call has ended in this way.
+pub(crate) fn ended_by(outlet: &Outlet, outcome: CallOutcome) {
+    let until = Instant::now() + Duration::from_secs(10);
+    while outlet.outbox().ended_by(outcome) == 0 {
+        assert!(Instant::now() < until, "not counted");
+        thread::sleep(Duration::from_millis(1));
+    }
 }

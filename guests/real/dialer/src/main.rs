@@ -1,14 +1,18 @@
-//! Connects to a host over TCP, with the standard library alone.
+//! Connects to a host over TCP, and exchanges datagrams with it, with the standard library alone.
 //!
 //! - `dialer ask HOST:PORT`: sends standard input, says that there is no more, and prints what comes.
 //! - `dialer addresses HOST:PORT`: prints the addresses of both sides, as this side sees them.
 //! - `dialer many N HOST:PORT`: prints how many of `N` connections can be had at a time.
 //! - `dialer shout TEXT HOST:PORT`: sends the text and exits, without closing anything.
 //! - `dialer listen ADDRESS`: waits for connections.
+//! - `dialer query HOST:PORT`: sends each line of standard input as a datagram, and prints the answer to each.
+//! - `dialer cast TEXT HOST:PORT`: sends the text as a datagram and exits, without closing anything.
+//! - `dialer burst N BYTES HOST:PORT`: sends `N` datagrams of this size, and prints how many came back.
+//! - `dialer bind ADDRESS`: prints the address of a socket for datagrams.
 
 use std::env;
 use std::io::{self, Read, Write};
-use std::net::{Shutdown, TcpListener, TcpStream};
+use std::net::{Shutdown, TcpListener, TcpStream, UdpSocket};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
@@ -20,8 +24,19 @@ fn main() -> ExitCode {
         ["many", number, to] => many(number.parse().unwrap_or(0), to),
         ["shout", text, to] => shout(text, to),
         ["listen", address] => TcpListener::bind(address).map(drop),
+        ["query", to] => query(to),
+        ["cast", text, to] => cast(text, to),
+        ["burst", number, size, to] => {
+            burst(number.parse().unwrap_or(0), size.parse().unwrap_or(0), to)
+        }
+        ["bind", address] => {
+            UdpSocket::bind(address).and_then(|socket| Ok(println!("{}", socket.local_addr()?)))
+        }
         _ => {
-            eprintln!("usage: dialer ask|addresses|many N|shout TEXT|listen HOST:PORT");
+            eprintln!(
+                "usage: dialer ask|addresses|many N|shout TEXT|listen|query|cast TEXT|burst N BYTES|bind \
+                 HOST:PORT"
+            );
             return ExitCode::from(64);
         }
     };
@@ -76,4 +91,45 @@ fn shout(text: &str, to: &str) -> io::Result<()> {
     let mut stream = TcpStream::connect(to)?;
     stream.write_all(text.as_bytes())?;
     std::process::exit(0)
+}
+
+/// A socket for datagrams of the family that an address is of, or IPv4 for a name.
+fn socket(to: &str) -> io::Result<UdpSocket> {
+    match to.starts_with('[') {
+        true => UdpSocket::bind("[::]:0"),
+        false => UdpSocket::bind("0.0.0.0:0"),
+    }
+}
+
+fn query(to: &str) -> io::Result<()> {
+    let socket = socket(to)?;
+    socket.connect(to)?;
+    let peer = socket.peer_addr()?;
+    let mut answer = vec![0; 1 << 16];
+    for line in io::stdin().lines() {
+        socket.send(line?.as_bytes())?;
+        let (size, from) = socket.recv_from(&mut answer)?;
+        assert_eq!(from, peer);
+        println!("{}", String::from_utf8_lossy(&answer[..size]));
+    }
+    Ok(())
+}
+
+fn cast(text: &str, to: &str) -> io::Result<()> {
+    socket(to)?.send_to(text.as_bytes(), to)?;
+    std::process::exit(0)
+}
+
+fn burst(number: usize, size: usize, to: &str) -> io::Result<()> {
+    let socket = socket(to)?;
+    let sent = vec![7; size];
+    let mut got = vec![0; 1 << 16];
+    let mut answers = 0;
+    for _ in 0..number {
+        socket.send_to(&sent, to)?;
+        let (size, _) = socket.recv_from(&mut got)?;
+        answers += usize::from(got[..size] == sent);
+    }
+    println!("{answers}");
+    Ok(())
 }

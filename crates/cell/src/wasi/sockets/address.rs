@@ -3,6 +3,7 @@
 use super::bindings::network::{
     IpAddress, IpAddressFamily, IpSocketAddress, Ipv4SocketAddress, Ipv6SocketAddress,
 };
+use leasehold_exchange::{ADDRESS, Fields};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// The host's notation of a socket's address.
@@ -44,19 +45,35 @@ pub(super) fn of_host(address: IpAddr) -> IpAddress {
     }
 }
 
-/// Whether a socket of a family can connect to an address: one of that family and of one host, with a port.
-pub(super) fn is_remote(family: IpAddressFamily, to: SocketAddr) -> bool {
-    let is_of_family = match (family, to.ip()) {
-        (IpAddressFamily::Ipv4, IpAddr::V4(of)) => !of.is_broadcast(),
+/// This side's address, as the head of a call says it.
+pub(super) fn local_address(fields: &Fields) -> Option<SocketAddr> {
+    let (_, address) = fields.iter().find(|(name, _)| *name == ADDRESS)?;
+    std::str::from_utf8(address).ok()?.parse().ok()
+}
+
+/// Whether a socket of a family can have an address.
+pub(super) fn is_of_family(family: IpAddressFamily, address: SocketAddr) -> bool {
+    match (family, address.ip()) {
+        (IpAddressFamily::Ipv4, IpAddr::V4(_)) => true,
         (IpAddressFamily::Ipv6, IpAddr::V6(of)) => of.to_ipv4_mapped().is_none(),
         _ => false,
-    };
-    is_of_family && to.port() > 0 && !to.ip().is_unspecified() && !to.ip().is_multicast()
+    }
+}
+
+/// Whether datagrams can go to an address: one of the socket's family, with a port.
+pub(super) fn is_remote(family: IpAddressFamily, to: SocketAddr) -> bool {
+    is_of_family(family, to) && to.port() > 0 && !to.ip().is_unspecified()
+}
+
+/// Whether a socket of a family can connect to an address: a remote one of one host.
+pub(super) fn is_of_one_host(family: IpAddressFamily, to: SocketAddr) -> bool {
+    let is_broadcast = matches!(to.ip(), IpAddr::V4(of) if of.is_broadcast());
+    is_remote(family, to) && !is_broadcast && !to.ip().is_multicast()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{is_remote, of_guest, of_socket};
+    use super::{is_of_one_host, is_remote, of_guest, of_socket};
     use crate::wasi::sockets::bindings::network::IpAddressFamily::{Ipv4, Ipv6};
 
     #[test]
@@ -69,7 +86,7 @@ mod tests {
 
     #[test]
     fn a_socket_connects_to_one_host_of_its_own_family() {
-        let is = |family, text: &str| is_remote(family, text.parse().expect(text));
+        let is = |family, text: &str| is_of_one_host(family, text.parse().expect(text));
         assert!(is(Ipv4, "127.0.0.1:1") && is(Ipv6, "[::1]:1"));
         for (family, text) in [
             (Ipv6, "127.0.0.1:1"),
@@ -84,5 +101,7 @@ mod tests {
         ] {
             assert!(!is(family, text), "{text}");
         }
+        let many = "224.0.0.1:1".parse().expect("an address");
+        assert!(is_remote(Ipv4, many) && !is_remote(Ipv6, many));
     }
 }

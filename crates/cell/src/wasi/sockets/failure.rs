@@ -28,6 +28,16 @@ pub(super) fn of_connection(failure: Failure) -> ErrorCode {
     }
 }
 
+/// The error of a datagram that was not sent, or of a socket for them that was not bound.
+pub(super) fn of_datagrams(error: CallError) -> ErrorCode {
+    match error {
+        CallError::Denied | CallError::Prohibited => ErrorCode::AccessDenied,
+        CallError::Refused => ErrorCode::ConnectionRefused,
+        CallError::Unreachable => ErrorCode::RemoteUnreachable,
+        _ => ErrorCode::Unknown,
+    }
+}
+
 /// The error of a look-up. That of a name that the lease does not know is what a name has that nobody knows.
 pub(super) fn of_look_up(failure: Failure) -> ErrorCode {
     match failure {

@@ -18,14 +18,14 @@ pub enum LookUp {}
 #[derive(Debug)]
 pub enum TcpSocket {}
 
-/// `udp-socket`, of which there is none.
+/// `udp-socket`.
 #[derive(Debug)]
 pub enum UdpSocket {}
 
-/// `incoming-datagram-stream`, of which there is none.
+/// `incoming-datagram-stream`.
 #[derive(Debug)]
 pub enum IncomingDatagrams {}
 
-/// `outgoing-datagram-stream`, of which there is none.
+/// `outgoing-datagram-stream`.
 #[derive(Debug)]
 pub enum OutgoingDatagrams {}

@@ -1,10 +1,12 @@
-//! `wasi:sockets` 0.2: connections over TCP to where the lease allows, and the addresses of their names.
+//! `wasi:sockets` 0.2: connections over TCP and datagrams of UDP to where the lease allows, and the addresses
+//! of their names.
 //!
 //! A connection is a call ([`OutgoingCall`](super::outgoing::OutgoingCall)): the thread of calls to other hosts makes it,
-//! after it has compared the address with the lease, and its bytes cross in the windows of an exchange. A place among the
+//! after it has compared the address with the lease, and its bytes cross in the windows of an exchange. So is a socket for
+//! datagrams, which cross as frames. A place among the
 //! tenant's calls and the memory of the windows are charged before. A socket is one slot of the arena, without a destructor.
 //!
-//! No socket listens, is bound, or sends datagrams: these are refused (`access-denied`).
+//! No socket listens or has a port of its choice: that is refused (`access-denied`).
 
 mod access;
 mod address;
@@ -57,7 +59,7 @@ impl network::HostNetwork for Wasi<'_> {
         mark(step!("wasi:sockets/network", "[resource-drop]network"));
         match access::take(self.0, &network)? {
             Object::Network => Ok(()),
-            Object::LookUp(_) | Object::Tcp(_) => Err(confused()),
+            _ => Err(confused()),
         }
     }
 }

@@ -1,7 +1,7 @@
 //! `tcp`: sockets that connect. None listens: what a tenant answers comes through `wasi:http`.
 
 use super::access::{self, confused, handle, make};
-use super::address::{is_remote, of_guest, of_socket};
+use super::address::{is_of_one_host, local_address, of_guest, of_socket};
 use super::bindings::network::{ErrorCode, IpAddressFamily, IpSocketAddress};
 use super::bindings::tcp::{self, ShutdownType};
 use super::bindings::tcp_create_socket;
@@ -17,7 +17,7 @@ use crate::wasi::poll::subscribe;
 use crate::wasi::rep;
 use crate::wasi::table::TableCharge;
 use crate::wasi::view::Wasi;
-use leasehold_exchange::{ADDRESS, CallKind, ConnectionOptions, Fields};
+use leasehold_exchange::{CallKind, ConnectionOptions};
 use leasehold_reclaim::Handle;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -55,14 +55,8 @@ fn find(guest: &Guest, socket: &Socket) -> Result<(Handle<Object>, Tcp)> {
     let handle = handle(guest, socket)?;
     match rep::get(handle).context("unknown socket")? {
         Object::Tcp(tcp) => Ok((handle, tcp)),
-        Object::Network | Object::LookUp(_) => Err(confused()),
+        _ => Err(confused()),
     }
-}
-
-/// This side's address, as the head of a connection says it.
-fn local_address(fields: &Fields) -> Option<SocketAddr> {
-    let (_, address) = fields.iter().find(|(name, _)| *name == ADDRESS)?;
-    std::str::from_utf8(address).ok()?.parse().ok()
 }
 
 impl Wasi<'_> {
@@ -124,7 +118,7 @@ impl Wasi<'_> {
             TcpState::Connecting(..) => return Err(ErrorCode::ConcurrencyConflict),
             TcpState::Connected(_) | TcpState::Closed => return Err(ErrorCode::InvalidState),
         }
-        if !is_remote(tcp.family, to) {
+        if !is_of_one_host(tcp.family, to) {
             return Err(ErrorCode::InvalidArgument);
         }
         let outbound = self.0.imports.outgoing.clone();
