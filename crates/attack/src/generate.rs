@@ -5,7 +5,8 @@
 //! everything offered.
 
 use crate::offer::{Flat, Meaning, Offer, Offers};
-use crate::plan::{Argument, Block, Call, Ending, Form, Place, Plan, Realloc, SLOTS, Step, Terms};
+use crate::plan::{Argument, Block, Call, Ending, Form, Place, Plan, Realloc, Step, Terms};
+use crate::sockets::{connections, datagrams};
 use fastrand::Rng;
 
 /// Numbers at the edges.
@@ -386,7 +387,11 @@ impl<'a> Generator<'a> {
                 ],
             )
         };
-        match self.rng.u8(..5) {
+        match self.rng.u8(..8) {
+            // Connections, and sockets for datagrams.
+            5 => connections(many, self.rng.u16(1..4)),
+            6 => datagrams(many, Argument::Number(0)),
+            7 => datagrams(many, Argument::Number(1)),
             // Descriptors, and a stream of each.
             0 => vec![Block {
                 repeat: many,
@@ -483,12 +488,7 @@ impl<'a> Generator<'a> {
 }
 
 fn call<const N: usize>(module: &str, name: &str, arguments: [Argument; N]) -> Step {
-    debug_assert!(N <= usize::from(SLOTS));
-    Step::Call(Call {
-        module: module.to_owned(),
-        name: name.to_owned(),
-        arguments: arguments.to_vec(),
-    })
+    Step::call(module, name, &[&arguments])
 }
 
 fn path_open(path: Place, length: Argument, flags: Argument) -> Step {

@@ -26,9 +26,9 @@
 //! |---|---|
 //! | an attack as data | `plan`; as a program: `render`, `component` |
 //! | the functions that a cell offers, with their types | `offer` |
-//! | random plans, and changes of plans | `generate`; smaller ones: `shrink` |
+//! | random plans, and changes of plans | `generate`, `sockets`; smaller ones: `shrink` |
 //! | attacks that are known | `known` |
-//! | one attack in a cell, beside a victim and a neighbour | `scene`; in a process of its own: `play` |
+//! | one attack in a cell, beside a victim and a neighbour | `scene`; the hosts that it can ask: `hosts`; in a process of its own: `play` |
 //! | effects, as multiples of what is promised | `score` |
 //! | the search, and its finds | `search` |
 //! | kills at any instant of a `cabi_realloc` | [`stuck`] |
@@ -36,6 +36,7 @@
 
 mod component;
 mod generate;
+mod hosts;
 mod known;
 mod offer;
 mod plan;
@@ -45,6 +46,7 @@ mod scene;
 mod score;
 mod search;
 mod shrink;
+mod sockets;
 pub mod steps;
 pub mod stuck;
 

@@ -92,6 +92,19 @@ pub enum Step {
     Spin(u32),
 }
 
+impl Step {
+    /// A call with the arguments of these lists, one after the other.
+    pub(crate) fn call(module: &str, name: &str, arguments: &[&[Argument]]) -> Self {
+        let arguments = arguments.concat();
+        debug_assert!(arguments.len() <= usize::from(SLOTS));
+        Self::Call(Call {
+            module: module.to_owned(),
+            name: name.to_owned(),
+            arguments,
+        })
+    }
+}
+
 /// A call of a function of the host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]

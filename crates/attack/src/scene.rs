@@ -1,5 +1,6 @@
 //! One attack, in a cell of its own beside a victim and a neighbour.
 
+use crate::hosts;
 use crate::known::Known;
 use crate::offer::Offers;
 use crate::plan::{Ending, Plan, Terms};
@@ -170,6 +171,8 @@ fn play_in(bench: &Bench, make: impl FnOnce(&Path) -> Result<Attackers>) -> Resu
                 surroundings: Surroundings {
                     args: vec!["attack".into()],
                     dirs: vec![writable(&theirs)],
+                    // With the end of one tenant its calls are over.
+                    outgoing: (attackers.tenants == 1).then(hosts::outlet),
                     ..Surroundings::default()
                 },
             };

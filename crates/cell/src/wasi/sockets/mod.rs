@@ -47,6 +47,23 @@ impl Guest {
     }
 }
 
+impl Wasi<'_> {
+    /// The bytes of a socket that are on their way in each direction at the most.
+    fn window(&self) -> Result<u64, ErrorCode> {
+        let outgoing = self.0.imports.outgoing.as_ref();
+        let window = outgoing.map(|outbound| outbound.outlet.outbox().limits().window_bytes);
+        window.map(u64::from).ok_or(ErrorCode::InvalidState)
+    }
+
+    /// A guest may ask for any window but none: it gets that of its lease.
+    fn ask_for_window(&self, bytes: u64) -> Result<(), ErrorCode> {
+        match bytes {
+            0 => Err(ErrorCode::InvalidArgument),
+            _ => Ok(()),
+        }
+    }
+}
+
 impl network::Host for Wasi<'_> {
     /// Not linked: the interface calls it unstable.
     fn network_error_code(&mut self, _: Resource<IoError>) -> Result<Option<ErrorCode>> {

@@ -81,23 +81,6 @@ impl Wasi<'_> {
         })
     }
 
-    /// The bytes that are on their way in each direction at the most.
-    fn window(&mut self, socket: &Socket) -> Answer<u64> {
-        find(self.0, socket)?;
-        let outgoing = self.0.imports.outgoing.as_ref();
-        let window = outgoing.map(|outbound| outbound.outlet.outbox().limits().window_bytes);
-        Ok(window.map(u64::from).ok_or(ErrorCode::InvalidState))
-    }
-
-    /// A guest may ask for any window but none: it gets that of its lease.
-    fn ask_for_window(&mut self, socket: &Socket, value: u64) -> Answer<()> {
-        find(self.0, socket)?;
-        Ok(match value {
-            0 => Err(ErrorCode::InvalidArgument),
-            _ => Ok(()),
-        })
-    }
-
     /// The streams of a connection, if the lease has places for both.
     fn streams(&mut self, call: &Arc<OutgoingCall>, socket: Handle<Object>) -> Option<Streams> {
         let (input, output) = streams::of(call, socket);
@@ -383,7 +366,8 @@ impl tcp::HostTcpSocket for Wasi<'_> {
             "wasi:sockets/tcp",
             "[method]tcp-socket.receive-buffer-size"
         ));
-        self.window(&socket)
+        find(self.0, &socket)?;
+        Ok(self.window())
     }
 
     fn set_receive_buffer_size(&mut self, socket: Socket, value: u64) -> Answer<()> {
@@ -391,7 +375,8 @@ impl tcp::HostTcpSocket for Wasi<'_> {
             "wasi:sockets/tcp",
             "[method]tcp-socket.set-receive-buffer-size"
         ));
-        self.ask_for_window(&socket, value)
+        find(self.0, &socket)?;
+        Ok(self.ask_for_window(value))
     }
 
     fn send_buffer_size(&mut self, socket: Socket) -> Answer<u64> {
@@ -399,7 +384,8 @@ impl tcp::HostTcpSocket for Wasi<'_> {
             "wasi:sockets/tcp",
             "[method]tcp-socket.send-buffer-size"
         ));
-        self.window(&socket)
+        find(self.0, &socket)?;
+        Ok(self.window())
     }
 
     fn set_send_buffer_size(&mut self, socket: Socket, value: u64) -> Answer<()> {
@@ -407,7 +393,8 @@ impl tcp::HostTcpSocket for Wasi<'_> {
             "wasi:sockets/tcp",
             "[method]tcp-socket.set-send-buffer-size"
         ));
-        self.ask_for_window(&socket, value)
+        find(self.0, &socket)?;
+        Ok(self.ask_for_window(value))
     }
 
     fn subscribe(&mut self, socket: Socket) -> Result<Resource<DynPollable>> {

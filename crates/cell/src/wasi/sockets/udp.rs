@@ -230,23 +230,6 @@ impl Wasi<'_> {
             }
         }
     }
-
-    /// Bytes of the datagrams that are on their way in each direction at the most.
-    fn datagram_window(&mut self, socket: &Socket) -> Answer<u64> {
-        find(self.0, socket)?;
-        let outgoing = self.0.imports.outgoing.as_ref();
-        let window = outgoing.map(|outbound| outbound.outlet.outbox().limits().window_bytes);
-        Ok(window.map(u64::from).ok_or(ErrorCode::InvalidState))
-    }
-
-    /// A guest may ask for any window but none: it gets that of its lease.
-    fn ask_for_datagram_window(&mut self, socket: &Socket, value: u64) -> Answer<()> {
-        find(self.0, socket)?;
-        Ok(match value {
-            0 => Err(ErrorCode::InvalidArgument),
-            _ => Ok(()),
-        })
-    }
 }
 
 impl udp_create_socket::Host for Wasi<'_> {
@@ -396,7 +379,8 @@ impl udp::HostUdpSocket for Wasi<'_> {
             "wasi:sockets/udp",
             "[method]udp-socket.receive-buffer-size"
         ));
-        self.datagram_window(&socket)
+        find(self.0, &socket)?;
+        Ok(self.window())
     }
 
     fn set_receive_buffer_size(&mut self, socket: Socket, value: u64) -> Answer<()> {
@@ -404,7 +388,8 @@ impl udp::HostUdpSocket for Wasi<'_> {
             "wasi:sockets/udp",
             "[method]udp-socket.set-receive-buffer-size"
         ));
-        self.ask_for_datagram_window(&socket, value)
+        find(self.0, &socket)?;
+        Ok(self.ask_for_window(value))
     }
 
     fn send_buffer_size(&mut self, socket: Socket) -> Answer<u64> {
@@ -412,7 +397,8 @@ impl udp::HostUdpSocket for Wasi<'_> {
             "wasi:sockets/udp",
             "[method]udp-socket.send-buffer-size"
         ));
-        self.datagram_window(&socket)
+        find(self.0, &socket)?;
+        Ok(self.window())
     }
 
     fn set_send_buffer_size(&mut self, socket: Socket, value: u64) -> Answer<()> {
@@ -420,7 +406,8 @@ impl udp::HostUdpSocket for Wasi<'_> {
             "wasi:sockets/udp",
             "[method]udp-socket.set-send-buffer-size"
         ));
-        self.ask_for_datagram_window(&socket, value)
+        find(self.0, &socket)?;
+        Ok(self.ask_for_window(value))
     }
 
     fn subscribe(&mut self, socket: Socket) -> Result<Resource<DynPollable>> {
