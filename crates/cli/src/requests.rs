@@ -7,7 +7,7 @@ use crate::output::say;
 use leasehold_cell::exchange::Outlet;
 use leasehold_confine::Thread;
 use leasehold_lease::TenantSpec;
-use leasehold_outgoing::{Options, Outgoing, OutgoingError, Resolver, Trust};
+use leasehold_outgoing::{Observer, Options, Outgoing, OutgoingError, Resolver, Trust};
 use std::sync::Arc;
 
 /// What the thread needs of the host's files. Nothing, if no tenant sends requests.
@@ -39,11 +39,15 @@ impl Prepared {
         Ok(Self(Some((trust, Resolver::of_host()))))
     }
 
-    /// Starts the thread, which keeps off `core`.
+    /// Starts the thread, which keeps off `core`, and tells the observer, if there is one, of requests that are traced.
     ///
     /// # Errors
     /// When it cannot be started or confined.
-    pub(crate) fn start(self, core: Option<usize>) -> Result<Requests, Failure> {
+    pub(crate) fn start(
+        self,
+        core: Option<usize>,
+        observer: Option<Observer>,
+    ) -> Result<Requests, Failure> {
         let Some((trust, resolver)) = self.0 else {
             return Ok(Requests(None));
         };
@@ -53,6 +57,7 @@ impl Prepared {
                 leasehold_confine::narrow(Thread::Outgoing).map_err(std::io::Error::other)
             })),
             resolver: Some(resolver),
+            observer,
         };
         let thread = Outgoing::start(trust, options);
         let thread = thread.map_err(|error| Failure::Host(error.into()))?;
@@ -63,7 +68,10 @@ impl Prepared {
 impl Requests {
     /// Where the requests of one start of a tenant go.
     pub(crate) fn of(&self, tenant: &TenantSpec) -> Option<Arc<Outlet>> {
-        let opened = self.0.as_ref()?.open(tenant.outgoing.as_ref()?);
+        let opened = self
+            .0
+            .as_ref()?
+            .open(&tenant.name, tenant.outgoing.as_ref()?);
         match opened {
             Ok(outlet) => Some(Arc::new(outlet)),
             Err(error) => {

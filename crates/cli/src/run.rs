@@ -211,7 +211,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         },
     )?;
     let cell = Cell::start(config)?;
-    let requests = requests.start(cell.own_core())?;
+    let requests = requests.start(cell.own_core(), None)?;
     confinement::started()?;
     let lease = tenant.lease;
     let program = match arguments.invoke {

@@ -32,6 +32,7 @@ use leasehold_node::{
     Admitted, Api, Changes, Controller, Events, Facts, First, Keeper, Logs, PageListener, Parts,
     RequestLog, Server, ServerOptions, Source, Supervisor, Ward,
 };
+use leasehold_outgoing::{Observer, Sent};
 use lines::TenantLines;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -269,7 +270,6 @@ fn operate(
                 })
             };
             let descriptors = listeners.iter().map(set_aside).collect::<Result<_, _>>()?;
-            let outgoing = prepared.start(cell.own_core())?;
             let exporter = collector.map(|collector| {
                 let begin = Begin {
                     core: cell.own_core(),
@@ -280,6 +280,10 @@ fn operate(
                 Exporter::start(&collector, begin).map(Arc::new)
             });
             let exporter = exporter.transpose().map_err(host)?;
+            let observer = exporter
+                .clone()
+                .map(|spans| -> Observer { Arc::new(move |sent: &Sent| spans.put_sent(sent)) });
+            let outgoing = prepared.start(cell.own_core(), observer)?;
             let (records, last) = (log.clone(), last_requests.clone());
             let spans = exporter.clone();
             let options = Options {

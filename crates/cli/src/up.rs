@@ -135,7 +135,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         &file.tenants,
         profile,
         &Control::default(),
-        |cell| requests.start(cell.own_core()),
+        |cell| requests.start(cell.own_core(), None),
     )?;
     let Opened {
         cell,

@@ -604,7 +604,7 @@ fn a_collector_gets_spans_from_a_confined_node() {
         for mut stream in listener.incoming().flatten() {
             let mut text = Vec::new();
             let mut part = [0; 4096];
-            while !String::from_utf8_lossy(&text).contains("leasehold.tenant") {
+            while !String::from_utf8_lossy(&text).contains("url.full") {
                 match stream.read(&mut part) {
                     Ok(read @ 1..) => text.extend_from_slice(&part[..read]),
                     _ => break,
@@ -614,12 +614,16 @@ fn a_collector_gets_spans_from_a_confined_node() {
             let _ = sender.send(String::from_utf8_lossy(&text).into_owned());
         }
     });
-    let node = Node::start(&[("a", "")], &["--otlp", &url]);
-    assert_eq!(node.ask("a", "/", "", b"").0, 200);
+    let host = Host::start(None);
+    let allow = format!("allow = [\"http://{}\"]", host.address);
+    let node = Node::start(&[("a", &allow)], &["--otlp", &url]);
+    assert_eq!(node.relay("a", &host.url("/echo")).0, 200);
     let spans = got.recv_timeout(SOON).expect("spans");
     assert!(spans.starts_with("POST /v1/traces HTTP/1.1\r\n"), "{spans}");
     assert!(
-        spans.contains("leasehold.tenant") && spans.contains("url.path"),
+        spans.contains("leasehold.tenant")
+            && spans.contains("url.path")
+            && spans.contains(&host.url("/echo")),
         "{spans}"
     );
 }

@@ -2,6 +2,7 @@
 
 use crate::guest::GuestHalf;
 use crate::head::RequestHead;
+use crate::trace::TraceParent;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -51,6 +52,8 @@ pub enum CallKind {
         has_body: bool,
         /// How long its parts may take.
         timeouts: CallTimeouts,
+        /// What the guest answers meanwhile, if that is traced.
+        answers: Option<TraceParent>,
     },
     /// A connection: the exchange's bodies are what goes over it in each direction. The head of the response comes when
     /// it is made, and has the [`ADDRESS`] of this side.

@@ -11,6 +11,16 @@ pub enum Scheme {
     Https,
 }
 
+impl Scheme {
+    /// As a URL begins.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
 /// Everything of a request before its body.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct RequestHead {

@@ -29,6 +29,7 @@
 //! | what a tenant asks of other hosts | `call`, `datagram`; on its way: `outbox`; how it ended: `call_error`, `call_outcome` |
 //! | why there is no response | `failure` |
 //! | how long an exchange waited, and was worked for | `timing` |
+//! | the trace that a request belongs to | `trace` |
 //!
 //! ```
 //! use leasehold_exchange::{ExchangeLimits, Fields, Lane, Read, RequestHead, ResponseHead, Scheme, exchange};
@@ -81,6 +82,7 @@ mod limits;
 mod outbox;
 mod shared;
 mod timing;
+mod trace;
 mod trailers;
 
 pub use call::{ADDRESS, Call, CallKind, CallTimeouts, ConnectionOptions, KeepAlive};
@@ -99,4 +101,5 @@ pub use limits::ExchangeLimits;
 pub use outbox::{CallPlace, IDLE_CONNECTIONS, Outbox, Outlet};
 pub use shared::exchange;
 pub use timing::Timing;
+pub use trace::{TRACEPARENT, TraceParent};
 pub use trailers::may_be_trailer;

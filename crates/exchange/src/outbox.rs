@@ -221,6 +221,7 @@ mod tests {
             head,
             has_body: false,
             timeouts: CallTimeouts::default(),
+            answers: None,
         };
         (client, Call { half, kind })
     }

@@ -1,12 +1,13 @@
 //! The head of a request, as it crosses to the guest.
 
-use crate::trace::{TRACEPARENT, TRACESTATE, Trace};
+use crate::trace::{TRACESTATE, Trace};
 use http::header::{
     CONNECTION, COOKIE, HOST, HeaderMap, HeaderName, HeaderValue, TE, TRANSFER_ENCODING, UPGRADE,
 };
 use http::{Method, Version, request};
 use leasehold_exchange::{
-    ExchangeLimits, FIELD_BYTES, Fields, RequestHead, Scheme, is_hop_by_hop, may_be_trailer,
+    ExchangeLimits, FIELD_BYTES, Fields, RequestHead, Scheme, TRACEPARENT, is_hop_by_hop,
+    may_be_trailer,
 };
 use leasehold_lease::{Authority, AuthorityFault, Destination};
 use std::borrow::Cow;

@@ -4,16 +4,11 @@
 //! is malformed, begins a trace. The guest gets the request's own span as its parent.
 
 use http::HeaderMap;
+use leasehold_exchange::{TRACEPARENT, TraceParent};
 use std::fmt;
 
-/// The field that names a trace and the span in it.
-pub(crate) const TRACEPARENT: &str = "traceparent";
 /// What others say about the trace, for a `traceparent` that is continued.
 pub(crate) const TRACESTATE: &str = "tracestate";
-
-/// The length of a `traceparent` of version 0, which later versions begin with.
-const LENGTH: usize = 55;
-const SAMPLED: u8 = 1;
 
 /// Which part of the traces that begin here are recorded. A trace that is continued is recorded if
 /// its parent is.
@@ -54,16 +49,16 @@ impl Trace {
     pub(crate) fn of(fields: &HeaderMap, sampling: Sampling) -> Self {
         let mut parents = fields.get_all(TRACEPARENT).iter();
         let parent = match (parents.next(), parents.next()) {
-            (Some(parent), None) => parse(parent.as_bytes()),
+            (Some(parent), None) => TraceParent::parse(parent.as_bytes()),
             _ => None,
         };
         let span_id = fastrand::u64(1..);
         match parent {
-            Some((trace_id, parent, flags)) => Self {
-                trace_id,
+            Some(parent) => Self {
+                trace_id: parent.trace_id,
                 span_id,
-                parent: Some(parent),
-                is_sampled: flags & SAMPLED != 0,
+                parent: Some(parent.span_id),
+                is_sampled: parent.is_sampled,
             },
             None => {
                 let trace_id = fastrand::u128(1..);
@@ -81,43 +76,20 @@ impl Trace {
 /// The value of `traceparent` for what the request causes.
 impl fmt::Display for Trace {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let flags = u8::from(self.is_sampled);
-        write!(
-            f,
-            "00-{:032x}-{:016x}-{flags:02x}",
-            self.trace_id, self.span_id
-        )
+        let own = TraceParent {
+            trace_id: self.trace_id,
+            span_id: self.span_id,
+            is_sampled: self.is_sampled,
+        };
+        own.fmt(f)
     }
-}
-
-/// The trace, the span and the flags of a `traceparent`; `None` if it is none.
-fn parse(value: &[u8]) -> Option<(u128, u64, u8)> {
-    let (fields, rest) = value.split_at_checked(LENGTH)?;
-    let fields = str::from_utf8(fields).ok()?;
-    let is_hex = |text: &str| {
-        text.bytes()
-            .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
-    };
-    let mut parts = fields.split('-');
-    let mut part = |length: usize| {
-        parts
-            .next()
-            .filter(|part| part.len() == length && is_hex(part))
-    };
-    let (version, trace, span, flags) = (part(2)?, part(32)?, part(16)?, part(2)?);
-    let may_have_more = version != "00" && version != "ff" && rest.first() == Some(&b'-');
-    if version == "ff" || !(rest.is_empty() || may_have_more) {
-        return None;
-    }
-    let trace = u128::from_str_radix(trace, 16).ok().filter(|id| *id != 0)?;
-    let span = u64::from_str_radix(span, 16).ok().filter(|id| *id != 0)?;
-    Some((trace, span, u8::from_str_radix(flags, 16).ok()?))
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Sampling, TRACEPARENT, Trace, parse};
+    use super::{Sampling, Trace};
     use http::{HeaderMap, HeaderValue};
+    use leasehold_exchange::{TRACEPARENT, TraceParent};
 
     const SENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
 
@@ -137,42 +109,21 @@ mod tests {
             assert_eq!(trace.parent, Some(0x00f0_67aa_0ba9_02b7));
             assert_eq!(trace.is_sampled, is_sampled);
             let given = trace.to_string();
-            let read = parse(given.as_bytes()).expect("it is one");
-            assert_eq!(read, (trace.trace_id, trace.span_id, u8::from(is_sampled)));
-            assert_ne!(Some(trace.span_id), trace.parent);
+            let read = TraceParent::parse(given.as_bytes()).expect("it is one");
+            assert_eq!(
+                (read.trace_id, read.span_id),
+                (trace.trace_id, trace.span_id)
+            );
+            assert!(read.is_sampled == is_sampled && Some(trace.span_id) != trace.parent);
         }
     }
 
     #[test]
-    fn what_is_no_traceparent_begins_a_trace() {
-        let later = SENT.replacen("00", "01", 1);
-        for sent in [SENT, &later, &format!("{later}-more")] {
-            assert!(parse(sent.as_bytes()).is_some(), "{sent}");
+    fn what_is_no_traceparent_begins_a_trace_and_so_do_two() {
+        for sent in [&[&SENT[..54]][..], &[SENT, SENT]] {
+            let trace = Trace::of(&fields(sent), Sampling::of_ratio(1.0));
+            assert!(trace.parent.is_none() && trace.is_sampled, "{sent:?}");
         }
-        let malformed = [
-            "",
-            "00",
-            &SENT[..54],
-            &format!("{SENT}-more"),
-            &format!("{later}more"),
-            &SENT.replacen("00", "ff", 1),
-            &SENT.to_uppercase(),
-            &SENT.replace('-', "_"),
-            &SENT.replace("4bf9", "4-f9"),
-            &SENT.replace("4bf92f3577b34da6a3ce929d0e0e4736", &"0".repeat(32)),
-            &SENT.replace("00f067aa0ba902b7", &"0".repeat(16)),
-            &SENT.replace("4bf9", "+bf9"),
-        ];
-        for sent in malformed {
-            assert_eq!(parse(sent.as_bytes()), None, "{sent}");
-            let trace = Trace::of(&fields(&[sent]), Sampling::of_ratio(1.0));
-            assert!(trace.parent.is_none() && trace.is_sampled, "{sent}");
-        }
-        assert!(
-            Trace::of(&fields(&[SENT, SENT]), Sampling::of_ratio(1.0))
-                .parent
-                .is_none()
-        );
     }
 
     #[test]

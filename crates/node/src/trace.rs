@@ -1,6 +1,6 @@
 //! Spans of requests, sent to a collector in the protocol of OpenTelemetry.
 //!
-//! The I/O thread puts the spans of a recorded request into a bounded queue and never waits: what
+//! The I/O threads put the spans of a recorded request into a bounded queue and never wait: what
 //! finds no room is dropped and counted. A thread of its own, kept off the cell's core, sends what is
 //! there, at most once a second unless there is much.
 
@@ -13,6 +13,7 @@ pub use endpoint::{Endpoint, EndpointError};
 use client::Client;
 use leasehold_front::Record;
 use leasehold_io_thread::{self as io_thread, Urgency, runtime};
+use leasehold_outgoing::Sent;
 use opentelemetry_otlp::{Protocol, WithExportConfig, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SpanData, SpanExporter};
@@ -101,7 +102,15 @@ impl Exporter {
     /// Sends the spans of a request that is over, if it is recorded. Does not wait: for the I/O
     /// thread. Costs nothing for a request that is not recorded.
     pub fn put(&self, record: &Record) {
-        let spans = span::spans(record, SystemTime::now());
+        self.put_all(span::spans(record, SystemTime::now()));
+    }
+
+    /// Sends the span of a request that a guest sent, likewise.
+    pub fn put_sent(&self, sent: &Sent) {
+        self.put_all(vec![span::sent(sent, SystemTime::now())]);
+    }
+
+    fn put_all(&self, spans: Vec<SpanData>) {
         let Some(queue) = self.queue.as_ref().filter(|_| !spans.is_empty()) else {
             return;
         };

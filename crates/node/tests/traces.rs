@@ -1,9 +1,10 @@
 //! Spans of requests, as a collector gets them.
 
-use leasehold_exchange::{Fields, Lane, Read as Part, ResponseHead};
+use leasehold_exchange::{CallError, Fields, Lane, Read as Part, ResponseHead, TraceParent};
 use leasehold_front::{Front, Options, Outcome, Record, Sampling, Site, Sockets, Trace};
 use leasehold_lease::LeaseFile;
 use leasehold_node::trace::{Begin, Endpoint, Exporter, Exports};
+use leasehold_outgoing::Sent;
 use opentelemetry_proto::tonic::collector::trace::v1::{
     ExportTraceServiceRequest, ExportTraceServiceResponse,
 };
@@ -270,6 +271,65 @@ fn an_end_of_an_exporter_sends_what_waits() {
         attribute(&spans[0], "error.type").as_deref(),
         Some("failed")
     );
+}
+
+#[test]
+fn a_request_that_a_guest_sent_is_a_span_of_a_client() {
+    let collector = Collector::start();
+    let exporter = Exporter::start(&collector.endpoint(), Begin::default()).expect("an exporter");
+    let answered = Sent {
+        tenant: "shop".to_owned(),
+        span: TraceParent {
+            trace_id: 7,
+            span_id: 8,
+            is_sampled: true,
+        },
+        parent: 9,
+        method: "GET".to_owned(),
+        url: "http://a.example:81/b?c".to_owned(),
+        host: "a.example".to_owned(),
+        port: Some(81),
+        status: Some(200),
+        elapsed: Duration::from_millis(2),
+        failure: None,
+    };
+    let failed = Sent {
+        status: None,
+        failure: Some(CallError::Refused),
+        ..answered.clone()
+    };
+    exporter.put_sent(&answered);
+    exporter.put_sent(&failed);
+    drop(exporter);
+    let spans = collector.spans();
+    let [answered, failed] = &spans[..] else {
+        panic!("{} spans", spans.len())
+    };
+    assert_eq!(
+        (answered.kind(), &*answered.name),
+        (SpanKind::Client, "GET")
+    );
+    assert_eq!(answered.trace_id, 7_u128.to_be_bytes());
+    assert_eq!(answered.span_id, 8_u64.to_be_bytes());
+    assert_eq!(answered.parent_span_id, 9_u64.to_be_bytes());
+    let took = answered.end_time_unix_nano - answered.start_time_unix_nano;
+    assert_eq!(took, 2_000_000);
+    let rows = [
+        ("http.request.method", "GET"),
+        ("url.full", "http://a.example:81/b?c"),
+        ("server.address", "a.example"),
+        ("server.port", "81"),
+        ("http.response.status_code", "200"),
+        ("leasehold.tenant", "shop"),
+    ];
+    for (name, value) in rows {
+        assert_eq!(attribute(answered, name).as_deref(), Some(value), "{name}");
+    }
+    let code = |span: &Span| span.status.as_ref().map(|status| status.code);
+    assert_eq!(code(failed), Some(2));
+    assert_ne!(code(answered), Some(2));
+    let error = attribute(failed, "error.type");
+    assert_eq!(error.as_deref(), Some("the connection was refused"));
 }
 
 #[test]

@@ -27,6 +27,8 @@ pub(crate) struct Half {
     pub(crate) is_sent: Cell<bool>,
     /// The guest gave it up.
     pub(crate) is_given_up: Cell<bool>,
+    /// The status of the response, once there is one.
+    pub(crate) status: Cell<Option<u16>>,
 }
 
 impl Half {

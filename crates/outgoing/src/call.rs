@@ -7,6 +7,7 @@ use crate::datagrams;
 use crate::names::{self, Names};
 use crate::payer::Payer;
 use crate::pool::{Connection, Pool};
+use crate::sent::{Observer, Sent, Span};
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::uri::{Authority, PathAndQuery};
@@ -15,7 +16,7 @@ use http_body::Body;
 use hyper::body::Incoming;
 use leasehold_exchange::{
     Call, CallError, CallKind, CallOutcome, CallTimeouts, Failure, Fields, Read, RequestHead,
-    ResponseHead, Scheme, may_be_trailer,
+    ResponseHead, Scheme, TRACEPARENT, may_be_trailer,
 };
 use leasehold_lease::{Destination, Outgoing as Lease, Protocol, decimal};
 use std::cell::{Cell, RefCell};
@@ -35,12 +36,49 @@ const BODY: Duration = Duration::from_millis(10);
 
 /// What the calls of a tenant share.
 pub(crate) struct Calling {
+    pub(crate) tenant: String,
+    pub(crate) observer: Option<Observer>,
     pub(crate) lease: Lease,
     pub(crate) connecting: Connecting,
     pub(crate) pool: Pool,
     pub(crate) names: Names,
     /// Told when the tenant is over.
     pub(crate) over: Notify,
+}
+
+impl Calling {
+    /// Tells the observer of a request that is over.
+    fn observe(
+        &self,
+        half: &Half,
+        (head, span): (&RequestHead, Span),
+        elapsed: Duration,
+        failure: Option<CallError>,
+    ) {
+        let Some(observer) = &self.observer else {
+            return;
+        };
+        let RequestHead {
+            scheme,
+            authority,
+            path_with_query,
+            ..
+        } = head;
+        let named = authority.parse::<Authority>().ok();
+        let named = named.as_ref();
+        observer(&Sent {
+            tenant: self.tenant.clone(),
+            span: span.own,
+            parent: span.parent,
+            method: head.method.clone(),
+            url: format!("{}://{authority}{path_with_query}", scheme.name()),
+            host: named.map_or("", Authority::host).to_owned(),
+            port: named.and_then(Authority::port_u16),
+            status: half.status.get(),
+            elapsed,
+            failure,
+        });
+    }
 }
 
 /// Counts a call when it is over, by how it ended.
@@ -66,12 +104,26 @@ pub(crate) async fn answer(calling: Rc<Calling>, call: Call) {
         half: RefCell::new(half),
         is_sent: Cell::new(is_sent),
         is_given_up: Cell::new(false),
+        status: Cell::new(None),
     });
     // Dropping this with its tenant gives it up.
     let mut ending = Ending(CallOutcome::Abandoned, calling.connecting.payer.clone());
     let done = match kind {
-        CallKind::Request { head, timeouts, .. } => {
-            unless_over(&calling, &half, send(&calling, &half, &head, timeouts)).await
+        CallKind::Request {
+            head,
+            timeouts,
+            answers,
+            ..
+        } => {
+            let observed = calling.observer.as_ref();
+            let span = observed.and_then(|_| Span::of(&head, answers));
+            let began = Instant::now();
+            let sending = send(&calling, &half, (&head, span), timeouts);
+            let done = unless_over(&calling, &half, sending).await;
+            if let Some(span) = span.filter(|span| span.own.is_sampled) {
+                calling.observe(&half, (&head, span), began.elapsed(), done.err());
+            }
+            done
         }
         CallKind::LookUp { name } => {
             unless_over(&calling, &half, names::look_up(&calling, &half, name)).await
@@ -115,11 +167,11 @@ pub(crate) async fn unless_over<T>(
 async fn send(
     calling: &Calling,
     half: &Rc<Half>,
-    head: &RequestHead,
+    (head, span): (&RequestHead, Option<Span>),
     timeouts: CallTimeouts,
 ) -> Result<(), CallError> {
     let until = Instant::now() + Duration::from(calling.lease.timeout);
-    let (target, mut request) = request(half, head)?;
+    let (target, mut request) = request(half, head, span)?;
     let lease = &calling.lease;
     let destination = lease.destination(Protocol::http(target.is_https), &target.host, target.port);
     let destination = destination.ok_or(CallError::Denied)?;
@@ -133,7 +185,7 @@ async fn send(
                 let request = match unsent {
                     Some(request) => request,
                     // It has no body.
-                    None => self::request(half, head)?.1,
+                    None => self::request(half, head, span)?.1,
                 };
                 let connecting = calling.connecting.connect(&target, destination);
                 let mut connection = timeout_at(limit(timeouts.connect), connecting)
@@ -233,6 +285,7 @@ async fn reuse(
 fn request(
     half: &Rc<Half>,
     head: &RequestHead,
+    span: Option<Span>,
 ) -> Result<(Target, Request<RequestBody>), CallError> {
     let malformed = |_| CallError::Malformed;
     let authority: Authority = head.authority.parse().map_err(|_| CallError::Malformed)?;
@@ -263,19 +316,23 @@ fn request(
     *request.headers_mut() = headers(&head.fields);
     let host = HeaderValue::from_str(authority.as_str()).map_err(malformed)?;
     request.headers_mut().insert(HOST, host);
+    if let Some(parent) = span.and_then(|span| span.value()) {
+        request.headers_mut().insert(TRACEPARENT, parent);
+    }
     // How the body is framed is decided here.
     request.headers_mut().remove(TRANSFER_ENCODING);
     Ok((target, request))
 }
 
 /// Gives the guest the head of the response.
-fn respond(half: &Half, response: Response<Incoming>) -> Result<(Incoming, u32), CallError> {
+fn respond(shared: &Half, response: Response<Incoming>) -> Result<(Incoming, u32), CallError> {
     let (parts, body) = response.into_parts();
     let status = parts.status.as_u16();
     if status < 200 {
         return Err(CallError::Protocol);
     }
-    let mut half = half.half.borrow_mut();
+    shared.status.set(Some(status));
+    let mut half = shared.half.borrow_mut();
     let limit = half.limits().head_bytes;
     // It does not frame the body then (RFC 9112 §6.3), and may say anything.
     let is_coded = parts.headers.contains_key(TRANSFER_ENCODING);

@@ -30,6 +30,7 @@
 //! | a socket for datagrams | `datagrams` |
 //! | both directions of a socket, until the guest or its tenant is done | `carry` |
 //! | looking up names for a guest, and the addresses that it was told | `names` |
+//! | the span of a request, and the record of it | `sent` |
 //! | connections of requests: looked up, checked, then made; idle ones | `connect`, `pool` |
 //! | which addresses a name may stand for | `address` |
 //! | looking up names | `resolver`; messages of DNS: `dns` |
@@ -44,7 +45,7 @@
 //! let trust = Trust::load([lease])?;
 //! let outgoing = Outgoing::start(trust, Options::default())?;
 //! // One for each start of a tenant; the cell sends calls into it.
-//! let outbox = outgoing.open(lease)?;
+//! let outbox = outgoing.open("shop", lease)?;
 //! # Ok(())
 //! # }
 //! ```
@@ -65,10 +66,12 @@ mod outgoing;
 mod payer;
 mod pool;
 mod resolver;
+mod sent;
 mod tenant;
 mod trust;
 
 pub use error::OutgoingError;
 pub use outgoing::{Options, Outgoing};
 pub use resolver::Resolver;
+pub use sent::{Observer, Sent};
 pub use trust::Trust;

@@ -7,6 +7,7 @@ use crate::names::Names;
 use crate::payer::Payer;
 use crate::pool::Pool;
 use crate::resolver::Resolver;
+use crate::sent::Observer;
 use crate::tenant::{LAST, serve};
 use crate::trust::Trust;
 use leasehold_exchange::{ExchangeLimits, Outbox, Outlet};
@@ -30,10 +31,13 @@ pub struct Options {
     pub begin: Option<Begin>,
     /// How names are looked up; `None`: as this host does.
     pub resolver: Option<Resolver>,
+    /// What gets the records of requests whose trace is recorded. With one, requests tell their hosts of the trace.
+    pub observer: Option<Observer>,
 }
 
 /// A tenant that may send requests from now on.
 struct Opened {
+    tenant: String,
     outbox: Arc<Outbox>,
     lease: Lease,
     tls: Option<Arc<ClientConfig>>,
@@ -60,7 +64,8 @@ impl Outgoing {
                 Ok(runtime) => {
                     let _ = started.send(Ok(()));
                     let local = tokio::task::LocalSet::new();
-                    local.block_on(&runtime, serve_all(opened, resolver));
+                    let shared = (resolver, options.observer);
+                    local.block_on(&runtime, serve_all(opened, shared));
                 }
                 Err(error) => drop(started.send(Err(error))),
             }
@@ -81,7 +86,7 @@ impl Outgoing {
     ///
     /// # Errors
     /// When its certificates were not read at the start, or the thread has ended.
-    pub fn open(&self, lease: &Lease) -> Result<Outlet, OutgoingError> {
+    pub fn open(&self, tenant: &str, lease: &Lease) -> Result<Outlet, OutgoingError> {
         let tls = self.trust.of(lease)?;
         // Both are at most 16 MiB.
         let bytes = |size: ByteSize| u32::try_from(size.get()).unwrap_or(u32::MAX);
@@ -91,6 +96,7 @@ impl Outgoing {
         };
         let outbox = Arc::new(Outbox::new(limits, lease.concurrency));
         let opened = Opened {
+            tenant: tenant.to_owned(),
             outbox: outbox.clone(),
             lease: lease.clone(),
             tls,
@@ -114,18 +120,23 @@ impl Drop for Outgoing {
 
 /// Sends the calls of all tenants, until none can be opened any more; what is under way then is
 /// dropped, but for what tenants that are over wrote last.
-async fn serve_all(mut opened: mpsc::UnboundedReceiver<Opened>, resolver: Arc<Resolver>) {
+async fn serve_all(
+    mut opened: mpsc::UnboundedReceiver<Opened>,
+    (resolver, observer): (Arc<Resolver>, Option<Observer>),
+) {
     tokio::task::spawn_local(keep_rounds());
     let mut tenants = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
             Some(_) = tenants.join_next() => {}
             next = opened.recv() => {
-                let Some(Opened { outbox, lease, tls }) = next else {
+                let Some(Opened { tenant, outbox, lease, tls }) = next else {
                     break;
                 };
                 let payer = Rc::new(Payer::new(outbox.clone()));
                 let calling = Rc::new(Calling {
+                    tenant,
+                    observer: observer.clone(),
                     lease,
                     connecting: Connecting {
                         resolver: resolver.clone(),

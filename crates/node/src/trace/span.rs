@@ -1,6 +1,7 @@
 //! The spans of a request, as OpenTelemetry has them.
 
 use leasehold_front::{Outcome, Record};
+use leasehold_outgoing::Sent;
 use opentelemetry::trace::{
     SpanContext, SpanId, SpanKind, Status, TraceFlags, TraceId, TraceState,
 };
@@ -19,34 +20,19 @@ pub(super) fn spans(record: &Record, ended: SystemTime) -> Vec<SpanData> {
         return Vec::new();
     };
     let began = ended.checked_sub(record.elapsed).unwrap_or(ended);
-    let context = |span_id: u64| {
-        SpanContext::new(
-            TraceId::from_bytes(trace.trace_id.to_be_bytes()),
-            SpanId::from_bytes(span_id.to_be_bytes()),
-            TraceFlags::SAMPLED,
-            false,
-            TraceState::default(),
+    let own = SpanData {
+        parent_span_is_remote: trace.parent.is_some(),
+        name: method(&record.method).into(),
+        attributes: attributes(record),
+        status: status(record),
+        ..span(
+            SpanKind::Server,
+            (trace.trace_id, trace.span_id, trace.parent.unwrap_or(0)),
+            (began, ended),
         )
     };
-    let own = SpanData {
-        span_context: context(trace.span_id),
-        parent_span_id: SpanId::from_bytes(trace.parent.unwrap_or(0).to_be_bytes()),
-        parent_span_is_remote: trace.parent.is_some(),
-        span_kind: SpanKind::Server,
-        name: method(record).to_owned().into(),
-        start_time: began,
-        end_time: ended,
-        attributes: attributes(record),
-        dropped_attributes_count: 0,
-        events: SpanEvents::default(),
-        links: SpanLinks::default(),
-        status: status(record),
-        instrumentation_scope: InstrumentationScope::builder("leasehold")
-            .with_version(env!("CARGO_PKG_VERSION"))
-            .build(),
-    };
     let child = |name: &'static str, from: Duration, to: Duration| SpanData {
-        span_context: context(fastrand::u64(1..)),
+        span_context: context(trace.trace_id, fastrand::u64(1..)),
         parent_span_id: own.span_context.span_id(),
         parent_span_is_remote: false,
         span_kind: SpanKind::Internal,
@@ -73,8 +59,82 @@ pub(super) fn spans(record: &Record, ended: SystemTime) -> Vec<SpanData> {
     spans
 }
 
-fn method(record: &Record) -> &'static str {
-    let known = METHODS.iter().find(|method| **method == record.method);
+/// Returns the span of a request that a guest sent, which ended now.
+pub(super) fn sent(sent: &Sent, ended: SystemTime) -> SpanData {
+    let began = ended.checked_sub(sent.elapsed).unwrap_or(ended);
+    let mut attributes = vec![
+        KeyValue::new("http.request.method", sent.method.clone()),
+        KeyValue::new("url.full", sent.url.clone()),
+        KeyValue::new("server.address", sent.host.clone()),
+        KeyValue::new("leasehold.tenant", sent.tenant.clone()),
+    ];
+    if let Some(port) = sent.port {
+        attributes.push(KeyValue::new("server.port", i64::from(port)));
+    }
+    if let Some(status) = sent.status {
+        let status = i64::from(status);
+        attributes.push(KeyValue::new("http.response.status_code", status));
+    }
+    // Of a client's span, a status from 400 on is an error, too (OpenTelemetry's conventions for HTTP).
+    let error = match (sent.failure, sent.status) {
+        (Some(failure), _) => Some(failure.to_string()),
+        (None, Some(status @ 400..)) => Some(status.to_string()),
+        (None, _) => None,
+    };
+    let status = error.map_or(Status::Unset, |error| {
+        attributes.push(KeyValue::new("error.type", error.clone()));
+        match sent.failure {
+            Some(_) => Status::error(error),
+            None => Status::error(""),
+        }
+    });
+    let of = (sent.span.trace_id, sent.span.span_id, sent.parent);
+    SpanData {
+        name: method(&sent.method).into(),
+        attributes,
+        status,
+        ..span(SpanKind::Client, of, (began, ended))
+    }
+}
+
+/// A span with these numbers of its trace, itself and its parent, from one instant to another.
+fn span(
+    kind: SpanKind,
+    (trace_id, span_id, parent): (u128, u64, u64),
+    (start_time, end_time): (SystemTime, SystemTime),
+) -> SpanData {
+    SpanData {
+        span_context: context(trace_id, span_id),
+        parent_span_id: SpanId::from_bytes(parent.to_be_bytes()),
+        parent_span_is_remote: false,
+        span_kind: kind,
+        name: "".into(),
+        start_time,
+        end_time,
+        attributes: Vec::new(),
+        dropped_attributes_count: 0,
+        events: SpanEvents::default(),
+        links: SpanLinks::default(),
+        status: Status::Unset,
+        instrumentation_scope: InstrumentationScope::builder("leasehold")
+            .with_version(env!("CARGO_PKG_VERSION"))
+            .build(),
+    }
+}
+
+fn context(trace_id: u128, span_id: u64) -> SpanContext {
+    SpanContext::new(
+        TraceId::from_bytes(trace_id.to_be_bytes()),
+        SpanId::from_bytes(span_id.to_be_bytes()),
+        TraceFlags::SAMPLED,
+        false,
+        TraceState::default(),
+    )
+}
+
+/// Returns the name of a request's span.
+fn method(method: &str) -> &'static str {
+    let known = METHODS.iter().find(|known| **known == method);
     known.unwrap_or(&"HTTP")
 }
 

@@ -55,6 +55,7 @@ pub(crate) fn send(outlet: &Outlet, authority: &str, has_body: bool) -> ClientHa
         head,
         has_body,
         timeouts: CallTimeouts::default(),
+        answers: None,
     };
     let mut client = call(outlet, kind);
     if !has_body {

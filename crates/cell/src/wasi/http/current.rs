@@ -1,6 +1,7 @@
 //! The exchange that a guest answers now.
 
 use super::exchange::Exchange;
+use leasehold_exchange::{TRACEPARENT, TraceParent};
 use std::sync::Arc;
 
 /// The exchange that an execution answers.
@@ -20,6 +21,15 @@ impl Http {
     pub(super) fn exchange(&self, number: u64) -> Option<Arc<Exchange>> {
         let current = self.current.as_ref();
         current.filter(|own| own.number() == number).cloned()
+    }
+
+    /// The trace of the current exchange, if it has one.
+    pub(super) fn trace(&self) -> Option<TraceParent> {
+        let current = self.current.as_ref()?;
+        current.with_half(|half| {
+            let value = half.request().fields.get(TRACEPARENT)?;
+            TraceParent::parse(value)
+        })?
     }
 
     /// The number of the current exchange; 0 without one.

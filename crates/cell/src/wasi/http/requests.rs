@@ -475,6 +475,7 @@ impl Wasi<'_> {
                 head,
                 has_body: request.has_body,
                 timeouts,
+                answers: self.0.http().trace(),
             };
             call.send(&outbound, kind).map_err(refused)
         });
