@@ -88,7 +88,6 @@ fn raised_by(signals: &[i32]) -> Result<Arc<AtomicBool>, Failure> {
     Ok(raised)
 }
 
-/// From now on these signals raise this flag.
 /// From now on a write beyond a limit on the size of files (`ulimit -f`) is an error of the call, and not the end of the
 /// process with all its tenants.
 ///
@@ -98,6 +97,10 @@ pub(crate) fn outlive_large_files() -> Result<(), Failure> {
     raise(&[SIGXFSZ], &Arc::default())
 }
 
+/// From now on these signals raise this flag.
+///
+/// # Errors
+/// When the system refuses it.
 fn raise(signals: &[i32], raised: &Arc<AtomicBool>) -> Result<(), Failure> {
     for signal in signals {
         flag::register(*signal, raised.clone()).map_err(|error| Failure::Host(error.into()))?;

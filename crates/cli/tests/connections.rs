@@ -50,19 +50,22 @@ static STATE: LazyLock<TempDir> = LazyLock::new(|| {
 
 /// Runs `dialer` under a lease with this `outgoing` table, if any.
 fn dial(outgoing: &str, arguments: &[&str], input: &[u8]) -> Output {
+    run("dialer", outgoing, arguments, input)
+}
+
+/// Runs a guest likewise.
+fn run(guest: &str, outgoing: &str, arguments: &[&str], input: &[u8]) -> Output {
     let directory = tempfile::tempdir().expect("a directory");
     let lease = directory.path().join("lease.toml");
     let profile = STATE.path().join("profile.json");
-    let component = concat!(
-        env!("CARGO_MANIFEST_DIR"),
-        "/../../target/guests/dialer.wasm"
-    );
+    let guests = concat!(env!("CARGO_MANIFEST_DIR"), "/../../target/guests");
+    let component = format!("{guests}/{guest}.wasm");
     let outgoing = match outgoing {
         "" => String::new(),
         table => format!("outgoing = {{ {table} }}\n"),
     };
     let text = format!(
-        "[tenant.dialer]\ncomponent = {component:?}\nargs = {arguments:?}\n\
+        "[tenant.guest]\ncomponent = {component:?}\nargs = {arguments:?}\n\
          reclaim = {{ budget = \"50ms\" }}\n{outgoing}"
     );
     fs::write(&lease, text).expect("written");
@@ -265,4 +268,31 @@ fn a_datagram_of_a_guest_that_exited_at_once_arrives() {
         let sent = heard.recv_timeout(Duration::from_secs(20));
         assert_eq!(sent.expect("heard"), b"last words");
     }
+}
+
+/// The file has what the interface's text says of each case. wasmtime 49 answers the same but for the addresses of a
+/// connection that was refused, and for names that no lease has.
+#[test]
+fn each_function_answers_in_each_state_of_a_socket_what_the_interface_says() {
+    let ((tcp, _), (udp, _)) = (host(), echo());
+    let (listener, socket) = (
+        TcpListener::bind("127.0.0.1:0"),
+        UdpSocket::bind("127.0.0.1:0"),
+    );
+    let gone = listener.and_then(|it| it.local_addr()).expect("an address");
+    let unheard = socket.and_then(|it| it.local_addr()).expect("an address");
+    let allow = format!(
+        "allow = [\"tcp://{tcp}\", \"tcp://{gone}\", \"udp://{udp}\", \"udp://{unheard}\"]"
+    );
+    let ports = [tcp, gone, udp, unheard].map(|address| address.port().to_string());
+    let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
+    let output = run("sockets", &allow, &ports, b"");
+    let (printed, expected) = (printed(&output), include_str!("sockets.txt"));
+    for (line, expected) in String::from_utf8_lossy(printed)
+        .lines()
+        .zip(expected.lines())
+    {
+        assert_eq!(line, expected);
+    }
+    assert_eq!(printed.len(), expected.len());
 }

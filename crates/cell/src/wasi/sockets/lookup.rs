@@ -64,7 +64,8 @@ impl Wasi<'_> {
         if let Ok(address) = bare.unwrap_or(&name).parse() {
             return Ok(LookedUp::Itself(address));
         }
-        if name.is_empty() || !name.is_ascii() {
+        let is_of_name = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+        if name.is_empty() || !name.bytes().all(is_of_name) {
             return Err(ErrorCode::InvalidArgument);
         }
         let outbound = self.0.imports.outgoing.clone();

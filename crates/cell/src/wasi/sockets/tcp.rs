@@ -1,7 +1,7 @@
 //! `tcp`: sockets that connect. None listens: what a tenant answers comes through `wasi:http`.
 
 use super::access::{self, confused, handle, make};
-use super::address::{is_of_one_host, local_address, of_guest, of_socket};
+use super::address::{is_of_family, is_of_one_host, local_address, of_guest, of_socket};
 use super::bindings::network::{ErrorCode, IpAddressFamily, IpSocketAddress};
 use super::bindings::tcp::{self, ShutdownType};
 use super::bindings::tcp_create_socket;
@@ -129,12 +129,16 @@ impl tcp_create_socket::Host for Wasi<'_> {
 impl tcp::Host for Wasi<'_> {}
 
 impl tcp::HostTcpSocket for Wasi<'_> {
-    fn start_bind(&mut self, socket: Socket, _: Network, _: IpSocketAddress) -> Answer<()> {
+    fn start_bind(&mut self, socket: Socket, _: Network, to: IpSocketAddress) -> Answer<()> {
         mark(step!("wasi:sockets/tcp", "[method]tcp-socket.start-bind"));
         let (_, tcp) = find(self.0, &socket)?;
         Ok(Err(match tcp.state {
-            TcpState::Unconnected => ErrorCode::AccessDenied,
-            _ => ErrorCode::InvalidState,
+            TcpState::Unconnected if is_of_family(tcp.family, of_guest(to)) => {
+                ErrorCode::AccessDenied
+            }
+            TcpState::Unconnected => ErrorCode::InvalidArgument,
+            TcpState::Connecting(..) => ErrorCode::ConcurrencyConflict,
+            TcpState::Connected(_) | TcpState::Closed => ErrorCode::InvalidState,
         }))
     }
 
@@ -198,9 +202,12 @@ impl tcp::HostTcpSocket for Wasi<'_> {
 
     fn start_listen(&mut self, socket: Socket) -> Answer<()> {
         mark(step!("wasi:sockets/tcp", "[method]tcp-socket.start-listen"));
-        find(self.0, &socket)?;
+        let (_, tcp) = find(self.0, &socket)?;
         // It was bound to nothing.
-        Ok(Err(ErrorCode::InvalidState))
+        Ok(Err(match tcp.state {
+            TcpState::Connecting(..) => ErrorCode::ConcurrencyConflict,
+            _ => ErrorCode::InvalidState,
+        }))
     }
 
     fn finish_listen(&mut self, socket: Socket) -> Answer<()> {
