@@ -7,11 +7,11 @@ use crate::output::say;
 use leasehold_cell::exchange::Outlet;
 use leasehold_confine::Thread;
 use leasehold_lease::TenantSpec;
-use leasehold_outgoing::{Observer, Options, Outgoing, OutgoingError, Resolver, Trust};
+use leasehold_outgoing::{LocalPorts, Observer, Options, Outgoing, OutgoingError, Resolver, Trust};
 use std::sync::Arc;
 
 /// What the thread needs of the host's files. Nothing, if no tenant sends requests.
-pub(crate) struct Prepared(Option<(Trust, Resolver)>);
+pub(crate) struct Prepared(Option<(Trust, Resolver, LocalPorts)>);
 
 /// The thread, if a tenant sends requests.
 pub(crate) struct Requests(Option<Outgoing>);
@@ -36,7 +36,11 @@ impl Prepared {
                 _ => Failure::Configuration(message),
             }
         })?;
-        Ok(Self(Some((trust, Resolver::of_host()))))
+        Ok(Self(Some((
+            trust,
+            Resolver::of_host(),
+            LocalPorts::of_host(),
+        ))))
     }
 
     /// Starts the thread, which keeps off `core`, and tells the observer, if there is one, of requests that are traced.
@@ -48,7 +52,7 @@ impl Prepared {
         core: Option<usize>,
         observer: Option<Observer>,
     ) -> Result<Requests, Failure> {
-        let Some((trust, resolver)) = self.0 else {
+        let Some((trust, resolver, ports)) = self.0 else {
             return Ok(Requests(None));
         };
         let options = Options {
@@ -57,6 +61,7 @@ impl Prepared {
                 leasehold_confine::narrow(Thread::Outgoing).map_err(std::io::Error::other)
             })),
             resolver: Some(resolver),
+            ports,
             observer,
         };
         let thread = Outgoing::start(trust, options);
@@ -68,10 +73,11 @@ impl Prepared {
 impl Requests {
     /// Where the requests of one start of a tenant go.
     pub(crate) fn of(&self, tenant: &TenantSpec) -> Option<Arc<Outlet>> {
-        let opened = self
-            .0
-            .as_ref()?
-            .open(&tenant.name, tenant.outgoing.as_ref()?);
+        let opened = self.0.as_ref()?.open(
+            &tenant.name,
+            tenant.lease.cpu.as_ref(),
+            tenant.outgoing.as_ref()?,
+        );
         match opened {
             Ok(outlet) => Some(Arc::new(outlet)),
             Err(error) => {

@@ -79,7 +79,7 @@ impl Thread {
             ],
             Thread::Io => &[COMMON, MEMORY, PAGING, WAITING, FILES, DESCRIPTORS, THREADS],
             Thread::Front => &[COMMON, MEMORY, WAITING, STREAMS, TCP, ACCEPTED, RESETS],
-            Thread::Outgoing => &[COMMON, MEMORY, WAITING, STREAMS, TCP, REQUESTS],
+            Thread::Outgoing => &[COMMON, MEMORY, WAITING, STREAMS, TCP, RESETS, REQUESTS],
             Thread::Control => &[COMMON, MEMORY, WAITING, STREAMS, ACCEPTED, POLICY],
             Thread::Compiler => &[COMMON, MEMORY, THREADS, POLICY, URGENCY],
         }

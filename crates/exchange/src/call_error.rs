@@ -13,8 +13,8 @@ pub enum CallError {
     /// The request is none that can be sent.
     #[error("no request that can be sent")]
     Malformed,
-    /// The host's name was not looked up in time.
-    #[error("the name of the host was not looked up in time")]
+    /// The host's name was not looked up: no server of names answered in time, or each failed.
+    #[error("the name of the host was not looked up: its servers do not answer, or fail")]
     LookupTimeout,
     /// The host's name has no address.
     #[error("the name of the host has no address")]
@@ -25,6 +25,9 @@ pub enum CallError {
     /// The host could not be reached.
     #[error("the host cannot be reached")]
     Unreachable,
+    /// No local port is left for the destination, or the tenant has as many as it may.
+    #[error("no local port is left for this destination")]
+    NoPort,
     /// There was no connection in time.
     #[error("no connection in time")]
     ConnectTimeout,
@@ -62,7 +65,7 @@ pub enum CallError {
 
 impl CallError {
     /// All of them, in the order of their reasons.
-    pub(crate) const ALL: [CallError; 18] = [
+    pub(crate) const ALL: [CallError; 19] = [
         CallError::Denied,
         CallError::Prohibited,
         CallError::Malformed,
@@ -70,6 +73,7 @@ impl CallError {
         CallError::Lookup,
         CallError::Refused,
         CallError::Unreachable,
+        CallError::NoPort,
         CallError::ConnectTimeout,
         CallError::Terminated,
         CallError::Certificate,

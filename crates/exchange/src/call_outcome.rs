@@ -65,9 +65,10 @@ impl From<CallError> for CallOutcome {
             CallError::Denied | CallError::Prohibited => Self::Denied,
             CallError::Malformed => Self::Malformed,
             CallError::LookupTimeout | CallError::Lookup => Self::LookUp,
-            CallError::Refused | CallError::Unreachable | CallError::ConnectTimeout => {
-                Self::Connect
-            }
+            CallError::Refused
+            | CallError::Unreachable
+            | CallError::NoPort
+            | CallError::ConnectTimeout => Self::Connect,
             CallError::Certificate | CallError::Tls => Self::Tls,
             CallError::ResponseTimeout | CallError::ReadTimeout => Self::Timeout,
             CallError::Terminated

@@ -36,7 +36,7 @@ const BODY: Duration = Duration::from_millis(10);
 
 /// What the calls of a tenant share.
 pub(crate) struct Calling {
-    pub(crate) tenant: String,
+    pub(crate) tenant: Rc<str>,
     pub(crate) observer: Option<Observer>,
     pub(crate) lease: Lease,
     pub(crate) connecting: Connecting,
@@ -67,7 +67,7 @@ impl Calling {
         let named = authority.parse::<Authority>().ok();
         let named = named.as_ref();
         observer(&Sent {
-            tenant: self.tenant.clone(),
+            tenant: self.tenant.to_string(),
             span: span.own,
             parent: span.parent,
             method: head.method.clone(),

@@ -13,6 +13,16 @@ use tokio::time::timeout;
 /// the calls that the thread works at until then.
 const LINGER: Duration = Duration::from_secs(1);
 
+impl End {
+    /// What became of the call.
+    pub(crate) const fn result(self) -> Result<(), CallError> {
+        match self {
+            Self::Whole => Ok(()),
+            Self::GivenUp | Self::Stuck => Err(CallError::Abandoned),
+        }
+    }
+}
+
 /// Gives the guest the head: the socket is there, and has this address on this side.
 ///
 /// # Errors
@@ -29,8 +39,19 @@ pub(crate) fn tell_address(half: &Half, own: SocketAddr) -> Result<(), CallError
     Ok(())
 }
 
-/// Sends and receives until both are over, or the guest drops the socket: then what it has written is sent. When the tenant
-/// is `over`, the kernel is given what it takes at once.
+/// How what went over a socket ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Both directions are over.
+    Whole,
+    /// The tenant is over, and more was to be sent.
+    GivenUp,
+    /// The guest has dropped the socket, and the peer did not take everything, or did not end its side, within a second.
+    Stuck,
+}
+
+/// Sends and receives until both are over, or the guest drops the socket: then what it has written is sent, and the peer's end
+/// is waited for. When the tenant is `over`, the kernel is given what it takes at once.
 ///
 /// # Errors
 /// Those of what is sent.
@@ -41,7 +62,7 @@ pub(crate) async fn carry(
         impl Future<Output = ()>,
     ),
     over: impl Future<Output = ()>,
-) -> Result<(), CallError> {
+) -> Result<End, CallError> {
     let mut sending = pin!(send);
     let mut receiving = pin!(receive);
     let mut abandoned = pin!(half.abandoned());
@@ -52,17 +73,28 @@ pub(crate) async fn carry(
             biased;
             () = &mut over => return last_turn(is_sent, sending).await,
             () = &mut abandoned => {
-                if is_sent {
-                    return Ok(());
-                }
-                let rest = async {
-                    tokio::select! {
-                        biased;
-                        () = &mut over => last_turn(false, sending.as_mut()).await,
-                        sent = &mut sending => sent,
-                    }
+                return tokio::select! {
+                    biased;
+                    () = &mut over => last_turn(is_sent, sending).await,
+                    rest = timeout(LINGER, async {
+                        tokio::join!(
+                            async {
+                                match is_sent {
+                                    true => Ok(()),
+                                    false => sending.as_mut().await,
+                                }
+                            },
+                            async {
+                                if !is_received {
+                                    receiving.as_mut().await;
+                                }
+                            },
+                        )
+                    }) => match rest {
+                        Ok((sent, ())) => sent.map(|()| End::Whole),
+                        Err(_) => Ok(End::Stuck),
+                    },
                 };
-                return timeout(LINGER, rest).await.unwrap_or(Err(CallError::Abandoned));
             }
             sent = &mut sending, if !is_sent => {
                 sent?;
@@ -71,20 +103,20 @@ pub(crate) async fn carry(
             () = &mut receiving, if !is_received => is_received = true,
         }
     }
-    Ok(())
+    Ok(End::Whole)
 }
 
 /// Sends what can be sent in one turn.
 async fn last_turn(
     is_sent: bool,
     mut sending: Pin<&mut impl Future<Output = Result<(), CallError>>>,
-) -> Result<(), CallError> {
+) -> Result<End, CallError> {
     if is_sent {
-        return Ok(());
+        return Ok(End::Whole);
     }
     poll_fn(|context| match sending.as_mut().poll(context) {
-        Poll::Ready(sent) => Poll::Ready(sent),
-        Poll::Pending => Poll::Ready(Err(CallError::Abandoned)),
+        Poll::Ready(sent) => Poll::Ready(sent.map(|()| End::Whole)),
+        Poll::Pending => Poll::Ready(Ok(End::GivenUp)),
     })
     .await
 }

@@ -5,6 +5,7 @@ use crate::body::RequestBody;
 use crate::payer::Payer;
 use crate::pool::Connection;
 use crate::resolver::Resolver;
+use crate::socket::{Socket, Sockets};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use leasehold_exchange::CallError;
@@ -17,7 +18,6 @@ use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 /// The least buffer that the HTTP library takes.
@@ -40,6 +40,7 @@ pub(crate) struct Connecting {
     pub(crate) resolver: Arc<Resolver>,
     pub(crate) tls: Option<Arc<ClientConfig>>,
     pub(crate) payer: Rc<Payer>,
+    pub(crate) sockets: Sockets,
 }
 
 impl Connecting {
@@ -50,7 +51,6 @@ impl Connecting {
         destination: &Destination,
     ) -> Result<Connection, CallError> {
         let stream = self.reach(target, destination).await?;
-        let _ = stream.set_nodelay(true);
         let stream = Sliced::new(stream);
         if !target.is_https {
             return self.speak(stream).await;
@@ -64,19 +64,14 @@ impl Connecting {
     }
 
     /// A stream to the first address that answers.
-    async fn reach(
-        &self,
-        target: &Target,
-        destination: &Destination,
-    ) -> Result<TcpStream, CallError> {
+    async fn reach(&self, target: &Target, destination: &Destination) -> Result<Socket, CallError> {
         let addresses = self.addresses(target, destination).await?;
         let mut found = CallError::Unreachable;
         for address in addresses {
-            match TcpStream::connect(SocketAddr::new(address, target.port)).await {
-                Ok(stream) => return Ok(stream),
-                Err(error) if unreached(&error) == CallError::Refused => {
-                    found = CallError::Refused;
-                }
+            let to = SocketAddr::new(address, target.port);
+            match self.sockets.connect(to, None).await {
+                Ok(socket) => return Ok(socket),
+                Err(error @ (CallError::Refused | CallError::NoPort)) => found = error,
                 Err(_) => {}
             }
         }
@@ -125,6 +120,7 @@ impl Connecting {
 pub(crate) fn unreached(error: &io::Error) -> CallError {
     match error.kind() {
         io::ErrorKind::ConnectionRefused => CallError::Refused,
+        io::ErrorKind::AddrNotAvailable => CallError::NoPort,
         _ => CallError::Unreachable,
     }
 }

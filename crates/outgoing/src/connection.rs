@@ -5,19 +5,16 @@
 
 use crate::body::Half;
 use crate::call::{Calling, unless_over};
-use crate::carry::{carry, tell_address};
+use crate::carry::{End, carry, tell_address};
 use crate::connect::unreached;
 use leasehold_exchange::{CallError, ConnectionOptions, Failure, Read};
 use leasehold_io_thread::Sliced;
 use leasehold_lease::Protocol;
-use rustix::net::sockopt;
 use std::future::poll_fn;
-use std::io;
 use std::net::SocketAddr;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
-use tokio::net::{TcpSocket, TcpStream};
 use tokio::time::timeout;
 
 /// The most bytes of one read, and of one write.
@@ -36,42 +33,18 @@ pub(crate) async fn make_and_carry(
 ) -> Result<(), CallError> {
     let making = async {
         calling.names.allow(&calling.lease, Protocol::Tcp, to)?;
-        let made = timeout(Duration::from(calling.lease.timeout), make(to, options)).await;
-        let made = made.map_err(|_| CallError::ConnectTimeout)?;
-        made.map_err(|error| unreached(&error))
+        let made = calling.connecting.sockets.connect(to, Some(options));
+        let made = timeout(Duration::from(calling.lease.timeout), made).await;
+        made.map_err(|_| CallError::ConnectTimeout)?
     };
-    let stream = unless_over(calling, half, making).await?;
-    let own = stream.local_addr().map_err(|error| unreached(&error))?;
-    tell_address(half, own)?;
-    let (reader, writer) = split(Sliced::new(stream));
+    let socket = unless_over(calling, half, making).await?;
+    tell_address(half, socket.local().map_err(|error| unreached(&error))?)?;
+    let stuck = socket.stuck();
+    let (reader, writer) = split(Sliced::new(socket));
     let both = (send(half, writer), receive(half, reader));
-    carry(half, both, calling.over.notified()).await
-}
-
-async fn make(to: SocketAddr, options: ConnectionOptions) -> io::Result<TcpStream> {
-    let hops = options.hop_limit;
-    let socket = match to {
-        SocketAddr::V4(_) => {
-            let socket = TcpSocket::new_v4()?;
-            sockopt::set_ip_ttl(&socket, hops.into())?;
-            socket
-        }
-        SocketAddr::V6(_) => {
-            let socket = TcpSocket::new_v6()?;
-            sockopt::set_ipv6_unicast_hops(&socket, Some(hops))?;
-            socket
-        }
-    };
-    if let Some(keep_alive) = options.keep_alive {
-        sockopt::set_socket_keepalive(&socket, true)?;
-        sockopt::set_tcp_keepidle(&socket, keep_alive.idle)?;
-        sockopt::set_tcp_keepintvl(&socket, keep_alive.interval)?;
-        sockopt::set_tcp_keepcnt(&socket, keep_alive.count)?;
-    }
-    let stream = socket.connect(to).await?;
-    // What the guest has written was gathered in its window already.
-    stream.set_nodelay(true)?;
-    Ok(stream)
+    let end = carry(half, both, calling.over.notified()).await?;
+    stuck.set(end == End::Stuck);
+    end.result()
 }
 
 /// Sends what the guest writes, and then that there is no more of it. What is written for a peer that takes nothing any
@@ -118,6 +91,8 @@ async fn receive(half: &Half, mut reader: impl AsyncRead + Unpin) {
             }
         });
         let Some(room) = room.await else {
+            // It has dropped the socket. The peer's end tells that the peer has got everything.
+            while matches!(reader.read(&mut part).await, Ok(1..)) {}
             return;
         };
         let most = room.min(PART);
@@ -127,10 +102,10 @@ async fn receive(half: &Half, mut reader: impl AsyncRead + Unpin) {
                 half.half.borrow_mut().write(&part[..read]);
             }
             Err(_) => {
-                return half
-                    .half
-                    .borrow_mut()
-                    .cut(Failure::Call(CallError::Terminated));
+                let mut half = half.half.borrow_mut();
+                // Nor does it take anything any more.
+                half.close_request();
+                return half.cut(Failure::Call(CallError::Terminated));
             }
         }
     }

@@ -38,7 +38,7 @@ pub(crate) async fn bind_and_carry(
         return Err(CallError::Denied);
     }
     let window = half.half.borrow().limits().window_bytes as usize;
-    let socket = bind(to, window.min(BUFFER)).map_err(|error| unreached(&error))?;
+    let socket = bind(to, window.min(BUFFER)).map_err(|error| unbound(&error))?;
     let own = Datagrams {
         calling,
         half,
@@ -48,7 +48,8 @@ pub(crate) async fn bind_and_carry(
     };
     own.set_hop_limit(hop_limit)?;
     tell_address(half, own.local)?;
-    carry(half, (own.send(), own.receive()), calling.over.notified()).await
+    let both = (own.send(), own.receive());
+    carry(half, both, calling.over.notified()).await?.result()
 }
 
 fn bind(to: SocketAddr, buffer: usize) -> io::Result<UdpSocket> {
@@ -189,6 +190,14 @@ async fn take_turn(turn: &mut u32) {
     *turn += 1;
     if turn.is_multiple_of(TURN) {
         yield_now().await;
+    }
+}
+
+/// Why a socket was not bound.
+fn unbound(error: &io::Error) -> CallError {
+    match error.kind() {
+        io::ErrorKind::AddrInUse => CallError::NoPort,
+        _ => CallError::Unreachable,
     }
 }
 

@@ -18,7 +18,7 @@
 //! 5. **Tenants take turns**: each has an equal part of the thread while several want it, whatever their hosts send.
 //! 6. **What is held is bounded**: a body, and what goes over a connection, crosses in the window of its exchange, a head
 //!    has a limit, idle connections are few and do not stay, and what a dropped socket has left to send is waited for for
-//!    a second.
+//!    a second. What the kernel keeps of connections has a limit, too: buffers, and local ports.
 //!
 //! # Map
 //!
@@ -28,6 +28,7 @@
 //! | one call; a request, and its body | `call`, `body` |
 //! | a connection over TCP, and what goes over it | `connection` |
 //! | a socket for datagrams | `datagrams` |
+//! | what the kernel has of a connection, also after its end | `socket`; its local port: `ports` |
 //! | both directions of a socket, until the guest or its tenant is done | `carry` |
 //! | looking up names for a guest, and the addresses that it was told | `names` |
 //! | the span of a request, and the record of it | `sent` |
@@ -45,7 +46,7 @@
 //! let trust = Trust::load([lease])?;
 //! let outgoing = Outgoing::start(trust, Options::default())?;
 //! // One for each start of a tenant; the cell sends calls into it.
-//! let outbox = outgoing.open("shop", lease)?;
+//! let outbox = outgoing.open("shop", None, lease)?;
 //! # Ok(())
 //! # }
 //! ```
@@ -65,13 +66,16 @@ mod names;
 mod outgoing;
 mod payer;
 mod pool;
+mod ports;
 mod resolver;
 mod sent;
+mod socket;
 mod tenant;
 mod trust;
 
 pub use error::OutgoingError;
 pub use outgoing::{Options, Outgoing};
+pub use ports::LocalPorts;
 pub use resolver::Resolver;
 pub use sent::{Observer, Sent};
 pub use trust::Trust;

@@ -6,13 +6,15 @@ use crate::error::OutgoingError;
 use crate::names::Names;
 use crate::payer::Payer;
 use crate::pool::Pool;
+use crate::ports::{LocalPorts, Ports};
 use crate::resolver::Resolver;
 use crate::sent::Observer;
+use crate::socket::Sockets;
 use crate::tenant::{LAST, serve};
 use crate::trust::Trust;
 use leasehold_exchange::{ExchangeLimits, Outbox, Outlet};
 use leasehold_io_thread::{Begin, Metered, Urgency, keep_rounds, runtime};
-use leasehold_lease::{ByteSize, Outgoing as Lease};
+use leasehold_lease::{ByteSize, Cpu, Outgoing as Lease};
 use rustls::ClientConfig;
 use std::io;
 use std::rc::Rc;
@@ -31,6 +33,8 @@ pub struct Options {
     pub begin: Option<Begin>,
     /// How names are looked up; `None`: as this host does.
     pub resolver: Option<Resolver>,
+    /// The local ports that there are.
+    pub ports: LocalPorts,
     /// What gets the records of requests whose trace is recorded. With one, requests tell their hosts of the trace.
     pub observer: Option<Observer>,
 }
@@ -38,6 +42,7 @@ pub struct Options {
 /// A tenant that may send requests from now on.
 struct Opened {
     tenant: String,
+    cpu: Option<Cpu>,
     outbox: Arc<Outbox>,
     lease: Lease,
     tls: Option<Arc<ClientConfig>>,
@@ -64,7 +69,7 @@ impl Outgoing {
                 Ok(runtime) => {
                     let _ = started.send(Ok(()));
                     let local = tokio::task::LocalSet::new();
-                    let shared = (resolver, options.observer);
+                    let shared = (resolver, options.ports, options.observer);
                     local.block_on(&runtime, serve_all(opened, shared));
                 }
                 Err(error) => drop(started.send(Err(error))),
@@ -82,11 +87,16 @@ impl Outgoing {
         })
     }
 
-    /// The outbox of a tenant that starts, whose calls are sent until it is closed or its outlet is dropped.
+    /// The outbox of a tenant that starts, with its reservation of the processor if it has one, whose calls are sent until it is closed or its outlet is dropped.
     ///
     /// # Errors
     /// When its certificates were not read at the start, or the thread has ended.
-    pub fn open(&self, tenant: &str, lease: &Lease) -> Result<Outlet, OutgoingError> {
+    pub fn open(
+        &self,
+        tenant: &str,
+        cpu: Option<&Cpu>,
+        lease: &Lease,
+    ) -> Result<Outlet, OutgoingError> {
         let tls = self.trust.of(lease)?;
         // Both are at most 16 MiB.
         let bytes = |size: ByteSize| u32::try_from(size.get()).unwrap_or(u32::MAX);
@@ -97,6 +107,7 @@ impl Outgoing {
         let outbox = Arc::new(Outbox::new(limits, lease.concurrency));
         let opened = Opened {
             tenant: tenant.to_owned(),
+            cpu: cpu.copied(),
             outbox: outbox.clone(),
             lease: lease.clone(),
             tls,
@@ -122,26 +133,33 @@ impl Drop for Outgoing {
 /// dropped, but for what tenants that are over wrote last.
 async fn serve_all(
     mut opened: mpsc::UnboundedReceiver<Opened>,
-    (resolver, observer): (Arc<Resolver>, Option<Observer>),
+    (resolver, ports, observer): (Arc<Resolver>, LocalPorts, Option<Observer>),
 ) {
     tokio::task::spawn_local(keep_rounds());
+    let ports = Ports::new(ports);
     let mut tenants = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
             Some(_) = tenants.join_next() => {}
             next = opened.recv() => {
-                let Some(Opened { tenant, outbox, lease, tls }) = next else {
+                let Some(Opened { tenant, cpu, outbox, lease, tls }) = next else {
                     break;
                 };
-                let payer = Rc::new(Payer::new(outbox.clone()));
+                let payer = Rc::new(Payer::new(outbox.clone(), cpu.as_ref()));
+                let tenant: Rc<str> = tenant.into();
                 let calling = Rc::new(Calling {
-                    tenant,
+                    tenant: tenant.clone(),
                     observer: observer.clone(),
                     lease,
                     connecting: Connecting {
                         resolver: resolver.clone(),
                         tls,
                         payer: payer.clone(),
+                        sockets: Sockets {
+                            ports: ports.clone(),
+                            tenant,
+                            window: outbox.limits().window_bytes,
+                        },
                     },
                     pool: Pool::default(),
                     names: Names::default(),

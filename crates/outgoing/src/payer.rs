@@ -2,6 +2,7 @@
 
 use leasehold_exchange::Outbox;
 use leasehold_io_thread::{Payer as Pays, Share};
+use leasehold_lease::Cpu;
 use std::sync::Arc;
 
 /// A tenant, which pays for all of its tasks with one share.
@@ -11,10 +12,12 @@ pub(crate) struct Payer {
 }
 
 impl Payer {
-    pub(crate) fn new(outbox: Arc<Outbox>) -> Self {
+    /// One that has a part of each round of its own, if it has a reservation of the processor.
+    pub(crate) fn new(outbox: Arc<Outbox>, cpu: Option<&Cpu>) -> Self {
+        let reserving = |cpu: &Cpu| Share::reserving(cpu.budget().get(), cpu.period().get());
         Self {
             outbox,
-            share: Share::default(),
+            share: cpu.map(reserving).unwrap_or_default(),
         }
     }
 

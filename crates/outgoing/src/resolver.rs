@@ -123,8 +123,9 @@ impl Resolver {
                 match timeout(PATIENCE, exchange(*server, &question)).await {
                     Ok(Ok(Answer::Addresses(addresses))) => return Ok(addresses),
                     Ok(Ok(Answer::NoName)) => return Ok(Vec::new()),
-                    Ok(Ok(Answer::Failed | Answer::Truncated) | Err(_)) => {}
-                    Err(_) => found = CallError::LookupTimeout,
+                    Ok(Ok(Answer::Failed | Answer::Truncated) | Err(_)) | Err(_) => {
+                        found = CallError::LookupTimeout;
+                    }
                 }
             }
         }
@@ -230,5 +231,21 @@ mod tests {
         });
         let found = look_up(&resolver, "a.example");
         assert_eq!(found, Ok(vec![Ipv4Addr::new(9, 8, 7, 6).into()]));
+    }
+    #[test]
+    fn a_server_that_fails_is_another_matter_than_a_name_that_nobody_has() {
+        for (code, error) in [(2, CallError::LookupTimeout), (3, CallError::Lookup)] {
+            let server = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+            let address = server.local_addr().expect("an address");
+            let resolver = Resolver::default().with_servers(&[address]);
+            std::thread::spawn(move || {
+                let mut message = [0; 512];
+                while let Ok((length, client)) = server.recv_from(&mut message) {
+                    (message[2], message[3]) = (0x81, code);
+                    let _ = server.send_to(&message[..length], client);
+                }
+            });
+            assert_eq!(look_up(&resolver, "a.example"), Err(error), "{code}");
+        }
     }
 }

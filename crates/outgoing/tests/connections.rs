@@ -6,9 +6,10 @@ use leasehold_exchange::{
     ADDRESS, CallError, CallKind, CallOutcome, ClientHalf, ConnectionOptions, Failure, KeepAlive,
     Outlet,
 };
-use leasehold_outgoing::{Options, Outgoing, Resolver, Trust};
+use leasehold_outgoing::{LocalPorts, Options, Outgoing, Resolver, Trust};
 use std::io::{Read as _, Write as _};
 use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::task::Poll;
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use support::{call, ended_by, lease, status, wait};
@@ -30,14 +31,20 @@ fn host<T: Send + 'static>(
 
 /// The thread, and the outlet of a tenant with this `outgoing` table.
 fn begin(table: &str) -> (Outgoing, Outlet) {
+    begin_with(table, LocalPorts::default())
+}
+
+/// The same on a host with these local ports.
+fn begin_with(table: &str, ports: LocalPorts) -> (Outgoing, Outlet) {
     let lease = lease(table);
     let options = Options {
         resolver: Some(Resolver::of("127.0.0.1 db.example\n", "")),
+        ports,
         ..Options::default()
     };
     let trust = Trust::load([&lease]).expect("no certificates");
     let outgoing = Outgoing::start(trust, options).expect("started");
-    let outlet = outgoing.open("a", &lease).expect("opened");
+    let outlet = outgoing.open("a", None, &lease).expect("opened");
     (outgoing, outlet)
 }
 
@@ -240,4 +247,93 @@ fn the_end_of_a_tenant_ends_its_connections() {
     drop(outlet);
     assert_eq!(host.join().expect("served"), Ok(0));
     assert!(read(&mut client).is_err());
+}
+
+#[test]
+fn what_a_peer_has_not_taken_a_second_after_the_guest_dropped_the_connection_is_given_up() {
+    let (address, host) = host(|mut stream| {
+        thread::sleep(Duration::from_millis(2500));
+        let mut all = Vec::new();
+        let end = stream.read_to_end(&mut all).map_err(|error| error.kind());
+        (all.len(), end)
+    });
+    let (_outgoing, outlet) = begin(&format!("allow = [\"tcp://{address}\"]"));
+    let mut client = connect(&outlet, address);
+    assert_eq!(status(&mut client), Ok(200));
+    // As much as the kernel and the window take.
+    let mut written = 0;
+    let part = [1; 16 << 10];
+    let mut quiet = 0;
+    while quiet < 20 {
+        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
+        match client.poll_write(&mut context, &part) {
+            Poll::Ready(taken) => (written, quiet) = (written + taken.expect("taken"), 0),
+            Poll::Pending => {
+                quiet += 1;
+                thread::sleep(Duration::from_millis(10));
+            }
+        }
+    }
+    assert!(written < 1 << 20, "{written} bytes are on their way");
+    client.finish_body(None);
+    drop(client);
+    let (got, end) = host.join().expect("served");
+    assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset));
+    assert!(got < written, "{got} of {written}");
+}
+
+#[test]
+fn a_peer_that_has_everything_sees_its_end_however_late_it_reads() {
+    let (address, host) = host(|mut stream| {
+        thread::sleep(Duration::from_millis(300));
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all).map(|_| all)
+    });
+    let (_outgoing, outlet) = begin(&format!("allow = [\"tcp://{address}\"]"));
+    let mut client = connect(&outlet, address);
+    assert_eq!(status(&mut client), Ok(200));
+    write(&mut client, b"last words");
+    client.finish_body(None);
+    drop(client);
+    assert_eq!(
+        host.join().expect("served").expect("no error"),
+        b"last words"
+    );
+}
+
+#[test]
+fn a_tenant_has_no_more_local_ports_of_a_destination_than_it_leaves_to_others() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let address = listener.local_addr().expect("an address");
+    // Three are shared out.
+    let ports = LocalPorts::of("1 8").expect("eight");
+    let (_outgoing, outlet) = begin_with(&format!("allow = [\"tcp://{address}\"]"), ports);
+    let mut first = connect(&outlet, address);
+    assert_eq!(status(&mut first), Ok(200));
+    first.finish_body(None);
+    drop(first);
+    // This side ended it, so that the kernel keeps its port, although the peer has gone, too.
+    drop(listener.accept().expect("a connection"));
+    let mut second = connect(&outlet, address);
+    assert_eq!(status(&mut second), Ok(200));
+    let mut third = connect(&outlet, address);
+    assert_eq!(status(&mut third), Err(Failure::Call(CallError::NoPort)));
+}
+
+#[test]
+fn a_connection_that_was_reset_takes_nothing_any_more() {
+    let (address, host) = host(|mut stream| {
+        stream.read_exact(&mut [0]).expect("read");
+        let now = Some(Duration::ZERO);
+        rustix::net::sockopt::set_socket_linger(&stream, now).expect("set");
+    });
+    let (_outgoing, outlet) = begin(&format!("allow = [\"tcp://{address}\"]"));
+    let mut client = connect(&outlet, address);
+    assert_eq!(status(&mut client), Ok(200));
+    write(&mut client, b"a");
+    host.join().expect("reset");
+    let cut = Err(Failure::Call(CallError::Terminated));
+    assert_eq!(read(&mut client), cut);
+    let written = wait(|context| client.poll_write(context, b"more"));
+    assert_eq!(written, Err(leasehold_exchange::Closed));
 }

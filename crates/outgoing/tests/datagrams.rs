@@ -20,7 +20,7 @@ fn begin(table: &str) -> (Outgoing, Outlet) {
     };
     let trust = Trust::load([&lease]).expect("no certificates");
     let outgoing = Outgoing::start(trust, options).expect("started");
-    let outlet = outgoing.open("a", &lease).expect("opened");
+    let outlet = outgoing.open("a", None, &lease).expect("opened");
     (outgoing, outlet)
 }
 

@@ -63,14 +63,14 @@ fn a_name_that_its_owner_points_at_this_machine_is_not_connected_to() {
     let outgoing = Outgoing::start(trust, options).expect("started");
     let authority = format!("rebound.example:{port}");
 
-    let outlet = outgoing.open("a", &public).expect("open");
+    let outlet = outgoing.open("a", None, &public).expect("open");
     let refused = status(&mut send(&outlet, &authority, false));
     assert_eq!(refused, Err(Failure::Call(CallError::Prohibited)));
     assert_eq!(connections.load(Ordering::SeqCst), 0);
     assert_eq!(asked.load(Ordering::SeqCst), 2);
 
     // The address of the one look-up is that of the connection.
-    let outlet = outgoing.open("a", &private).expect("open");
+    let outlet = outgoing.open("a", None, &private).expect("open");
     assert_eq!(status(&mut send(&outlet, &authority, false)), Ok(200));
     assert_eq!(connections.load(Ordering::SeqCst), 1);
     assert_eq!(asked.load(Ordering::SeqCst), 4);
@@ -79,7 +79,7 @@ fn a_name_that_its_owner_points_at_this_machine_is_not_connected_to() {
     // Certificates that were not read at the start are not read later.
     assert!(
         outgoing
-            .open("a", &lease("allow = [\"https://a.example\"]"))
+            .open("a", None, &lease("allow = [\"https://a.example\"]"))
             .is_err()
     );
 }

@@ -75,7 +75,7 @@ fn requests_one_after_the_other_are_sent_on_one_connection() {
     ));
     let trust = Trust::load([&lease]).expect("nothing is read");
     let outgoing = Outgoing::start(trust, Options::default()).expect("started");
-    let outlet = outgoing.open("a", &lease).expect("open");
+    let outlet = outgoing.open("a", None, &lease).expect("open");
     for number in 0..1000 {
         let mut client = send(&outlet, &format!("127.0.0.1:{port}"), true);
         // The body ends before the request is taken, or after.
@@ -97,7 +97,7 @@ fn a_request_that_may_be_sent_twice_is_when_an_idle_connection_is_reset() {
     ));
     let trust = Trust::load([&lease]).expect("nothing is read");
     let outgoing = Outgoing::start(trust, Options::default()).expect("started");
-    let outlet = outgoing.open("a", &lease).expect("open");
+    let outlet = outgoing.open("a", None, &lease).expect("open");
     for number in 0..50 {
         let mut client = send(&outlet, &format!("127.0.0.1:{port}"), true);
         client.finish_body(None);

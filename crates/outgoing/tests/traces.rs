@@ -84,7 +84,7 @@ fn a_request_is_a_span_within_what_it_answers_or_what_the_guest_names_and_its_ho
         ..Options::default()
     };
     let outgoing = Outgoing::start(trust, options).expect("started");
-    let outlet = outgoing.open("shop", &lease).expect("open");
+    let outlet = outgoing.open("shop", None, &lease).expect("open");
     let authority = format!("127.0.0.1:{port}");
     let answered = TraceParent {
         trace_id: 7,
@@ -139,7 +139,7 @@ fn without_an_observer_a_host_is_told_what_the_guest_says_and_no_more() {
     let lease = lease(&format!("allow = [\"http://127.0.0.1:{port}\"]"));
     let trust = Trust::load([&lease]).expect("nothing is read");
     let outgoing = Outgoing::start(trust, Options::default()).expect("started");
-    let outlet = outgoing.open("shop", &lease).expect("open");
+    let outlet = outgoing.open("shop", None, &lease).expect("open");
     let parent = TraceParent {
         trace_id: 7,
         span_id: 8,

@@ -47,8 +47,8 @@ fn hosts_that_send_informational_heads_without_end_delay_no_other_tenant() {
     let trust = Trust::load([&hostile, &other]).expect("nothing is read");
     let outgoing = Outgoing::start(trust, Options::default()).expect("started");
     let (flooded, quiet) = (
-        outgoing.open("a", &hostile).expect("open"),
-        outgoing.open("a", &other).expect("open"),
+        outgoing.open("a", None, &hostile).expect("open"),
+        outgoing.open("a", None, &other).expect("open"),
     );
     let to_flood = format!("127.0.0.1:{flooding}");
     let _calls: Vec<_> = (0..CALLS)
@@ -77,7 +77,7 @@ fn the_end_of_a_tenant_closes_connections_that_are_flooded() {
     ));
     let trust = Trust::load([&hostile]).expect("nothing is read");
     let outgoing = Arc::new(Outgoing::start(trust, Options::default()).expect("started"));
-    let outlet = outgoing.open("a", &hostile).expect("open");
+    let outlet = outgoing.open("a", None, &hostile).expect("open");
     let authority = format!("127.0.0.1:{flooding}");
     let mut calls: Vec<_> = (0..8).map(|_| send(&outlet, &authority, false)).collect();
     while OPEN.load(Ordering::SeqCst) < 8 {

@@ -31,7 +31,7 @@ fn ask<T>(answer: &'static str, look: impl FnOnce(&mut ClientHalf) -> T) -> T {
     let lease = lease(&format!("allow = [\"http://127.0.0.1:{port}\"]"));
     let trust = Trust::load([&lease]).expect("nothing is read");
     let outgoing = Outgoing::start(trust, Options::default()).expect("started");
-    let outlet = outgoing.open("a", &lease).expect("open");
+    let outlet = outgoing.open("a", None, &lease).expect("open");
     look(&mut send(&outlet, &format!("127.0.0.1:{port}"), false))
 }
 

@@ -75,7 +75,7 @@ impl Supervisor {
         let ward = &self.wards[at];
         if !ward.leaving.is_empty() || ward.birth.is_some() || self.is_succeeded(ward) {
             let ward = &mut self.wards[at];
-            // Whoever ordered the start may send a request at once: it waits, too.
+            // A request may follow the order at once: it waits, too.
             if let Some(site) = &ward.site {
                 site.set_lane(intake.as_ref().map(|intake| intake.lane().clone()));
             }

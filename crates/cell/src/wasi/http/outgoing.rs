@@ -32,6 +32,7 @@ pub(super) fn error_of(failure: Failure) -> ErrorCode {
         }),
         CallError::Refused => ErrorCode::ConnectionRefused,
         CallError::Unreachable => ErrorCode::DestinationUnavailable,
+        CallError::NoPort => ErrorCode::ConnectionLimitReached,
         CallError::ConnectTimeout => ErrorCode::ConnectionTimeout,
         CallError::Terminated => ErrorCode::ConnectionTerminated,
         CallError::Certificate => ErrorCode::TlsCertificateError,

@@ -22,6 +22,7 @@ pub(super) fn of_connection(failure: Failure) -> ErrorCode {
         CallError::Denied | CallError::Prohibited => ErrorCode::AccessDenied,
         CallError::Refused => ErrorCode::ConnectionRefused,
         CallError::Unreachable => ErrorCode::RemoteUnreachable,
+        CallError::NoPort => ErrorCode::AddressInUse,
         CallError::ConnectTimeout => ErrorCode::Timeout,
         CallError::Terminated => ErrorCode::ConnectionReset,
         _ => ErrorCode::ConnectionAborted,
@@ -34,6 +35,7 @@ pub(super) fn of_datagrams(error: CallError) -> ErrorCode {
         CallError::Denied | CallError::Prohibited => ErrorCode::AccessDenied,
         CallError::Refused => ErrorCode::ConnectionRefused,
         CallError::Unreachable => ErrorCode::RemoteUnreachable,
+        CallError::NoPort => ErrorCode::AddressInUse,
         _ => ErrorCode::Unknown,
     }
 }
