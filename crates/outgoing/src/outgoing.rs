@@ -112,10 +112,10 @@ impl Outgoing {
             lease: lease.clone(),
             tls,
         };
-        let sent = self.tenants.as_ref().map(|tenants| tenants.send(opened));
-        match sent {
-            Some(Ok(())) => Ok(Outlet::new(outbox)),
-            _ => Err(OutgoingError::Thread(io::Error::other("the thread ended"))),
+        let tenants = self.tenants.as_ref();
+        match tenants.is_some_and(|tenants| tenants.send(opened).is_ok()) {
+            true => Ok(Outlet::new(outbox)),
+            false => Err(OutgoingError::Thread(io::Error::other("the thread ended"))),
         }
     }
 }

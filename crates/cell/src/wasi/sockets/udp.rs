@@ -487,8 +487,8 @@ impl udp::HostOutgoingDatagramStream for Wasi<'_> {
         ));
         let (handle, mut outgoing) = outgoing(self.0, &stream)?;
         let (_, call) = self.datagrams(outgoing.call)?;
-        let mut context = std::task::Context::from_waker(std::task::Waker::noop());
-        let permitted = match call.poll_frame_room(&mut context).is_ready() {
+        let context = std::task::Context::from_waker(std::task::Waker::noop());
+        let permitted = match call.poll_frame_room(&context).is_ready() {
             true => DATAGRAMS.most,
             false => 0,
         };
