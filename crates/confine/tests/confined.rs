@@ -202,7 +202,8 @@ const CASES: &[Case] = &[
         "the_thread_of_requests_binds_a_socket_for_datagrams",
         Thread::Outgoing,
         ALLOWED,
-        |_| std::net::UdpSocket::bind("127.0.0.1:0").map(drop),
+        // In a build with debug assertions its close would ask whether it is open.
+        |_| std::net::UdpSocket::bind("127.0.0.1:0").map(std::mem::forget),
     ),
     case(
         "the_thread_of_requests_listens_nowhere",

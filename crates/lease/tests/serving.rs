@@ -263,7 +263,7 @@ fn an_outgoing_table_that_makes_no_sense_is_refused_where_it_says_so() {
         ),
         (
             "allow = [\"ftp://a\"]",
-            "4:23: tenant.a.outgoing.allow[0]: found \"ftp://a\"; allowed: http://, https:// or tcp://, a host, an address or \"*.\" and a domain, and a port, which tcp:// alone has to state: \"https://*.example\", \"tcp://db.example:5432\"",
+            "4:23: tenant.a.outgoing.allow[0]: found \"ftp://a\"; allowed: http://, https://, tcp:// or udp://, a host, an address or \"*.\" and a domain, and a port, which tcp:// and udp:// have to state: \"https://*.example\", \"tcp://db.example:5432\"",
         ),
         (
             "allow = [\"http://a\"], concurrency = 65",
