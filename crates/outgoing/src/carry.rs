@@ -13,6 +13,17 @@ use tokio::time::timeout;
 /// the calls that the thread works at until then.
 const LINGER: Duration = Duration::from_secs(1);
 
+/// How what went over a socket ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum End {
+    /// Both directions are over.
+    Whole,
+    /// The tenant is over, and more was to be sent.
+    GivenUp,
+    /// The guest has dropped the socket, and the peer did not take everything, or did not end its side, within a second.
+    Stuck,
+}
+
 impl End {
     /// What became of the call.
     pub(crate) const fn result(self) -> Result<(), CallError> {
@@ -37,17 +48,6 @@ pub(crate) fn tell_address(half: &Half, own: SocketAddr) -> Result<(), CallError
         fields,
     });
     Ok(())
-}
-
-/// How what went over a socket ended.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum End {
-    /// Both directions are over.
-    Whole,
-    /// The tenant is over, and more was to be sent.
-    GivenUp,
-    /// The guest has dropped the socket, and the peer did not take everything, or did not end its side, within a second.
-    Stuck,
 }
 
 /// Sends and receives until both are over, or the guest drops the socket: then what it has written is sent, and the peer's end

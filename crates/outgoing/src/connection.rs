@@ -12,6 +12,7 @@ use leasehold_io_thread::Sliced;
 use leasehold_lease::Protocol;
 use std::future::poll_fn;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _, split};
@@ -41,8 +42,10 @@ pub(crate) async fn make_and_carry(
     tell_address(half, socket.local().map_err(|error| unreached(&error))?)?;
     let stuck = socket.stuck();
     let (reader, writer) = split(Sliced::new(socket));
-    let both = (send(half, writer), receive(half, reader));
-    let end = carry(half, both, calling.over.notified()).await?;
+    // They own the socket, which has to be there when it is said how it is given up.
+    let sending = pin!(send(half, writer));
+    let receiving = pin!(receive(half, reader));
+    let end = carry(half, (sending, receiving), calling.over.notified()).await?;
     stuck.set(end == End::Stuck);
     end.result()
 }

@@ -257,7 +257,9 @@ fn what_a_peer_has_not_taken_a_second_after_the_guest_dropped_the_connection_is_
         let end = stream.read_to_end(&mut all).map_err(|error| error.kind());
         (all.len(), end)
     });
-    let (_outgoing, outlet) = begin(&format!("allow = [\"tcp://{address}\"]"));
+    // Three are shared out.
+    let ports = LocalPorts::of("1 8").expect("eight");
+    let (_outgoing, outlet) = begin_with(&format!("allow = [\"tcp://{address}\"]"), ports);
     let mut client = connect(&outlet, address);
     assert_eq!(status(&mut client), Ok(200));
     // As much as the kernel and the window take.
@@ -277,6 +279,10 @@ fn what_a_peer_has_not_taken_a_second_after_the_guest_dropped_the_connection_is_
     assert!(written < 1 << 20, "{written} bytes are on their way");
     client.finish_body(None);
     drop(client);
+    ended_by(&outlet, CallOutcome::Abandoned);
+    // The kernel keeps nothing of it, its port neither.
+    let mut others = [connect(&outlet, address), connect(&outlet, address)];
+    assert_eq!(others.each_mut().map(status), [Ok(200), Ok(200)]);
     let (got, end) = host.join().expect("served");
     assert_eq!(end, Err(std::io::ErrorKind::ConnectionReset));
     assert!(got < written, "{got} of {written}");
