@@ -87,7 +87,8 @@ impl Outgoing {
         })
     }
 
-    /// The outbox of a tenant that starts, with its reservation of the processor if it has one, whose calls are sent until it is closed or its outlet is dropped.
+    /// The outbox of a tenant that starts, with its reservation of the processor if it has one. Its calls are sent until it is
+    /// closed or its outlet is dropped.
     ///
     /// # Errors
     /// When its certificates were not read at the start, or the thread has ended.

@@ -1,6 +1,6 @@
 //! A connection of a tenant over TCP, as the kernel has it: nothing of it is left behind that no lease has a limit for.
 //!
-//! Its buffers are as large as the window. Its port is counted for as long as the kernel keeps it. What it has not sent when it
+//! Its buffers are as large as the window, or as the host allows (`net.core.wmem_max`, `rmem_max`) if that is less. Its port is counted for as long as the kernel keeps it. What it has not sent when it
 //! is dropped, the kernel gives up after a second, or at once if the peer has had its second before.
 
 use crate::connect::unreached;

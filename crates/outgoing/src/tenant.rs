@@ -14,8 +14,8 @@ use tokio::time::{sleep_until, timeout};
 /// in one turn.
 pub(crate) const LAST: Duration = Duration::from_millis(100);
 
-/// Takes calls out of the outbox and sends them. When it is closed, requests and look-ups are given up, connections give the
-/// kernel what it takes at once, and everything of the tenant is dropped.
+/// Takes calls out of the outbox and sends them. When it is closed, requests and look-ups are given up, sockets give the kernel
+/// what it takes at once, and everything of the tenant is dropped.
 pub(crate) async fn serve(outbox: Arc<Outbox>, calling: Rc<Calling>) {
     let mut calls = JoinSet::new();
     take_and_send(&outbox, &calling, &mut calls).await;
