@@ -53,10 +53,10 @@ fn what_operators_changed_is_there_again_after_the_node_was_killed() {
     assert_eq!(node.put("brief", &table("brief", "/echo", "")).0, Some(0));
     let shop = table("shop", "/*", "").replace("200ms", "250ms");
     assert_eq!(node.put("shop", &shop).0, Some(0));
-    assert_eq!(node.command(&["replace", "mine"]).0, Some(0));
+    node.done(&["replace", "mine"]);
     node.json(&["kill", "mine"]);
     for name in ["cart", "brief"] {
-        assert_eq!(node.command(&["delete", name]).0, Some(0));
+        node.done(&["delete", name]);
     }
     let before = wanted(&node);
     let node = node.again(&options);
@@ -67,7 +67,7 @@ fn what_operators_changed_is_there_again_after_the_node_was_killed() {
         "the cart was deleted"
     );
     // Also what is changed back.
-    assert_eq!(node.command(&["start", "mine"]).0, Some(0));
+    node.done(&["start", "mine"]);
     assert_eq!(node.get("/headers").0, 200);
     let node = node.again(&options);
     assert_eq!(node.get("/headers").0, 200);
@@ -161,20 +161,20 @@ fn a_deleted_tenant_comes_back_by_a_reload_after_a_restart_with_all_that_it_had(
         &(shop.clone() + &table("cart", "/env", more)),
         &options,
     );
-    assert_eq!(node.command(&["delete", "cart"]).0, Some(0));
+    node.done(&["delete", "cart"]);
     let node = node.again(&options);
     assert!(node.get("/env").1.contains("NAME=shop"));
     let changes = node.json(&["reload"]);
     assert_eq!(changes["added"], json!(["cart"]), "{changes}");
     assert!(node.get("/env").1.contains("NAME=cart"));
     // What an operator took away with the tenant is no reason not to start.
-    assert_eq!(node.command(&["delete", "cart"]).0, Some(0));
+    node.done(&["delete", "cart"]);
     fs::remove_dir_all(node.path("files")).expect("removed");
     let node = node.again(&options);
     assert!(node.get("/env").1.contains("NAME=shop"));
     let refused = node.command(&["reload"]);
     assert_eq!(refused.0, Some(78), "{}", refused.2);
     node.leases(&shop);
-    assert_eq!(node.command(&["reload"]).0, Some(0));
+    node.done(&["reload"]);
     assert_eq!(node.end().0, Some(0));
 }

@@ -47,6 +47,11 @@ impl Share {
             ..Self::default()
         }
     }
+
+    /// What it has of each round whatever others do, ns: 0 without a reservation.
+    pub const fn reserved_ns(&self) -> u64 {
+        self.reserved_ns
+    }
 }
 
 /// The place of a task in the line of its share, or that it has none: what wakes it while it stands there.

@@ -35,3 +35,25 @@ impl Pays for Payer {
         self.outbox.charge(ns);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Payer;
+    use leasehold_exchange::{ExchangeLimits, Outbox};
+    use leasehold_io_thread::{Payer as _, Share};
+    use leasehold_lease::Cpu;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_tenant_has_of_a_round_of_calls_what_it_has_of_the_processor() {
+        let reserved = |cpu: Option<&Cpu>| {
+            let outbox = Arc::new(Outbox::new(ExchangeLimits::default(), 1));
+            Payer::new(outbox, cpu).with_share(Share::reserved_ns)
+        };
+        let cpu = |text: &str| reserved(Some(&text.parse().expect("a reservation")));
+        assert_eq!(reserved(None), 0);
+        let tenth = cpu("budget=1ms,period=10ms,priority=1");
+        assert!(tenth > 0);
+        assert_eq!(cpu("budget=4ms,period=20ms,priority=1"), 2 * tenth);
+    }
+}

@@ -163,7 +163,7 @@ impl Paging {
             .with(|engine| engine.linux().ballast.restore(frames));
     }
 
-    /// Takes up to `limit` free frames (at least one large page) from the host again; returns
+    /// Takes up to `limit` free frames from the host again; returns
     /// whether all are held now. Freed frames come back here, not when they are freed: it takes
     /// about as long as touching them.
     ///

@@ -165,7 +165,8 @@ pub(crate) fn leave() {
 /// Replaces frames that came back to the cell, so that it holds again what it promised: a bounded
 /// step for an idle cell. Returns true if more is left.
 pub(crate) fn refill() -> bool {
-    const STEP: u32 = 64;
+    /// Pages of 1 us each, or of 10 in a virtual machine whose host must find memory for them.
+    const STEP: u32 = 16;
     let held = with(|memory| {
         let retried = memory.retry();
         let all = memory.paging.refill(STEP)?;

@@ -91,6 +91,16 @@ impl Node {
         self.path("node.sock")
     }
 
+    /// Has a command for operators done.
+    ///
+    /// # Panics
+    /// When it fails, with what it said.
+    #[track_caller]
+    pub(crate) fn done(&self, words: &[&str]) {
+        let (code, output, errors) = self.command(words);
+        assert_eq!(code, Some(0), "{words:?}: {output}{errors}");
+    }
+
     /// The exit code, standard output and standard error of a command for operators.
     pub(crate) fn command(&self, words: &[&str]) -> (Option<i32>, String, String) {
         let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
