@@ -183,6 +183,7 @@ fn play_in(bench: &Bench, make: impl FnOnce(&Path) -> Result<Attackers>) -> Resu
     let late = lateness.take_words();
     observation.wakes = words(&late).count() as u64;
     observation.victim_latest_ns = words(&late).max().unwrap_or(0);
+    observation.add_steps(&cell.steps());
     observation.neighbour_refused = refusals.take().iter().map(|byte| u64::from(*byte)).sum();
     end(&victim);
     end(&neighbour);
@@ -358,4 +359,32 @@ fn resident_bytes() -> Result<u64> {
         .context("no second number")?
         .parse()?;
     Ok(pages * rustix::param::page_size() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bench, play_known};
+    use crate::Known;
+    use leasehold_cell::profile::{Interruption, Profile, StepTime};
+    use leasehold_cell::steps::RowId;
+
+    #[test]
+    fn steps_that_are_longer_than_their_rows_are_observed() {
+        let mut profile = Profile::free();
+        profile.interruption = Some(Interruption {
+            window_ns: 1,
+            windows: 1,
+            p9999_ns: 0,
+        });
+        let short = || StepTime::of(vec![1]).expect("a time");
+        profile.steps = RowId::all()
+            .map(|row| (row.row().title(), short()))
+            .collect();
+        let known = Known::named("small-regions").expect("it is known");
+        let seen = play_known(&known, &Bench { profile, cpu: None }).expect("played");
+        let longer = |name: &str| seen.steps.iter().any(|(row, ..)| row == name);
+        assert!(longer("engine instantiate"), "{:?}", seen.steps);
+        let measures = seen.measures();
+        assert!(measures.iter().any(|measure| measure.name == "step"));
+    }
 }

@@ -1,6 +1,7 @@
 //! The effects of an attack, as multiples of the promised values.
 
 use leasehold_cell::Ended;
+use leasehold_cell::steps::StepUse;
 use serde::{Deserialize, Serialize};
 
 /// A victim with a reservation wakes up no later than this, ns.
@@ -91,6 +92,13 @@ impl Observation {
                 .collect();
             (self.charged_ns, self.took_ns) = (charged, took);
         }
+    }
+
+    /// Keeps the rows of which a step took longer than it may.
+    pub(crate) fn add_steps(&mut self, steps: &[StepUse]) {
+        let longer = steps.iter().filter(|step| step.exceeded > 0);
+        self.steps
+            .extend(longer.map(|step| (step.row.row().title(), step.longest_ns, step.limit_ns)));
     }
 
     /// Everything that was measured, the worst first.

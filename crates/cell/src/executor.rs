@@ -221,7 +221,7 @@ impl Executor {
             timer,
             monotonic_ns,
             || self.inbox.is_empty(),
-            || memory::refill() || self.pools.retry(),
+            || memory::hold_again() || self.pools.retry(),
         );
         let now = monotonic_ns();
         if timeout != Some(Duration::ZERO) {

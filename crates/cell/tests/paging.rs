@@ -273,6 +273,22 @@ fn what_is_copied_for_a_tenant_that_pages_is_copied_a_page_a_step() {
 }
 
 #[test]
+fn faults_of_guest_code_and_what_an_idle_cell_does_are_steps_that_are_counted() {
+    let held = held(MIB, 8 * MIB);
+    let ended = run(&held.cell, &churn(4, 3, 1), paging(MIB, 4 * MIB));
+    assert_eq!(ended.exit, Exit::Code(0));
+    let (_, counts) = ended.memory.paging.expect("it pages");
+    let faults = steps(&held.cell, "cell fault");
+    assert!(faults >= counts.major, "{faults} of {counts:?}");
+    // The cell takes again what the tenant had, when it is over.
+    let began = std::time::Instant::now();
+    while steps(&held.cell, "cell hold again") < MIB / 4096 / 8 {
+        assert!(began.elapsed() < Duration::from_secs(20));
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+#[test]
 fn a_program_is_not_run_under_a_lease_that_pages_unless_it_was_compiled_for_one() {
     let held = held(MIB, 8 * MIB);
     let program = held.cell.compile(COPIES.as_bytes()).expect("a program");

@@ -157,30 +157,32 @@ fn an_order_to_start_that_is_refused_changes_nothing() {
 fn a_tenant_that_is_killed_and_started_while_it_is_started_is_one_that_is_to_run() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::write(
-        directory.path().join("slow.wat"),
-        "(module
-           (func $begin (local $left i32)
-             (local.set $left (i32.const 50000000))
-             (loop (br_if 0 (local.tee $left (i32.sub (local.get $left) (i32.const 1))))))
-           (start $begin)
-           (func (export \"_start\") (loop (br 0))))",
+        directory.path().join("hog.wat"),
+        "(module (func (export \"_start\") (loop (br 0))))",
     )
     .expect("written");
-    // Its start takes some of these periods: what is charged for a moment in which the host had no processor is paid
-    // back soon.
-    let slow = "[tenant.slow]\ncomponent = \"slow.wat\"\nreclaim = { budget = \"200ms\" }\n\
-                cpu = { budget = \"1ms\", period = \"50ms\" }\n";
-    let node = Node::start_in(directory, &(LISTENER.to_owned() + slow), &["--unadmitted"]);
-    node.done(&["kill", "slow"]);
+    // What others start or end waits until it has used its budget.
+    let hog = "[tenant.hog]\ncomponent = \"hog.wat\"\nreclaim = { budget = \"200ms\" }\n\
+               cpu = { budget = \"3800ms\", period = \"4s\", priority = 100 }\n";
+    let leases = LISTENER.to_owned() + &table("late", "/*", "") + hog;
+    let node = Node::start_in(directory, &leases, &["--unadmitted"]);
+    node.done(&["kill", "late"]);
+    // Its next budget.
+    std::thread::sleep(SOON / 20);
     std::thread::scope(|scope| {
-        scope.spawn(|| node.command(&["start", "slow"]));
-        let state = || node.json(&["ps"])["tenants"][0].clone();
-        until("it is started", || state()["state"] == "starting");
+        scope.spawn(|| node.command(&["start", "late"]));
+        let late = || {
+            let tenants = node.json(&["ps"])["tenants"].clone();
+            let all = tenants.as_array().expect("a list");
+            let late = all.iter().find(|tenant| tenant["name"] == "late");
+            late.expect("it is known").clone()
+        };
+        until("it is being started", || late()["state"] == "starting");
         for order in ["kill", "start"] {
-            node.done(&[order, "slow"]);
+            node.done(&[order, "late"]);
         }
-        until("it is there", || state()["state"] != "starting");
-        assert_eq!(state()["desired"], "running", "{}", state());
+        until("it is there", || late()["state"] != "starting");
+        assert_eq!(late()["desired"], "running", "{}", late());
     });
 }
 

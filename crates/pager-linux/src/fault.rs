@@ -15,6 +15,15 @@ pub(crate) struct Access {
     pub(crate) protection: bool,
 }
 
+/// How far the pager is with a fault.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum FaultPhase {
+    /// It begins to serve it.
+    Begins,
+    /// It has served or denied it, or found that it is another's.
+    Over,
+}
+
 /// The result of serving it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Served {

@@ -149,18 +149,28 @@ impl Ballast {
             self.shrink();
             return Ok(false);
         }
-        let most = match self.used + self.lent {
-            0 => self.frames,
-            _ => self.most() / UNIT * UNIT,
-        };
-        let to = most.min(self.size.saturating_add(limit));
+        let least = self.least();
+        let to = least.min(self.size.saturating_add(limit));
         if self.size < to {
             self.span
                 .part(self.size, to)
                 .advise(Advice::LinuxPopulateWrite)?;
             self.size = to;
         }
-        Ok(self.size >= most)
+        Ok(self.size >= least)
+    }
+
+    /// Whether all free frames are held, and no more.
+    pub(crate) fn is_whole(&self) -> bool {
+        (self.least()..=self.most()).contains(&self.size)
+    }
+
+    /// Pages that the ballast should have beside what is used.
+    fn least(&self) -> u32 {
+        match self.used + self.lent {
+            0 => self.frames,
+            _ => self.most() / UNIT * UNIT,
+        }
     }
 }
 

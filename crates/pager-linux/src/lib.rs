@@ -124,6 +124,7 @@ mod swap_places;
 mod userfault;
 
 pub use error::Error;
+pub use fault::FaultPhase;
 pub use hold::{Held, Locking};
 pub use holders::Limits;
 pub use paging::{AT_ONCE, CopyOnWrite, Options, Paging};

@@ -17,6 +17,7 @@ use crate::copied::{BLOCKS, original};
 use crate::detach::Retirement;
 use crate::engine::Engine;
 use crate::error::{Error, system};
+use crate::fault::FaultPhase;
 use crate::hold::{Ballast, Held, Locking};
 use crate::holders::Limits;
 use crate::memory::{Backing, Memory};
@@ -43,6 +44,8 @@ pub struct Options {
     pub at_once: u32,
     /// Decides on an access that cannot be served. Called in a signal handler.
     pub on_denied: fn(&Denied) -> Answer,
+    /// Told of each fault, before and after: how long it took is the time between. Called in a signal handler.
+    pub on_fault: fn(FaultPhase),
 }
 
 /// Pages that an instruction needs at the same time, at the most: one that copies a word from the border of two pages to
@@ -60,6 +63,7 @@ impl Options {
             ahead: 16,
             at_once: 1,
             on_denied: |_| Answer::Chain,
+            on_fault: |_| {},
         }
     }
 }
@@ -130,7 +134,11 @@ impl Paging {
             pager: Pager::new(options.frames, linux).with_at_once(options.at_once),
             ahead: options.ahead,
         };
-        let thread = Box::new(ThreadPager::new(engine, options.on_denied));
+        let thread = Box::new(ThreadPager::new(
+            engine,
+            options.on_denied,
+            options.on_fault,
+        ));
         // SAFETY: the box outlives `serving`, which is dropped before it, and in this thread: the
         // whole is not `Send`.
         let serving = unsafe { Serving::begin(&raw const *thread) };
@@ -173,6 +181,11 @@ impl Paging {
         self.thread
             .with(|engine| engine.linux().ballast.refill(limit))
             .map_err(system("hold the node's memory"))
+    }
+
+    /// Whether [`refill`](Self::refill) has nothing to do.
+    pub fn is_whole(&self) -> bool {
+        self.thread.with(|engine| engine.linux().ballast.is_whole())
     }
 
     /// Sets frames aside for a tenant, in one go.

@@ -14,7 +14,7 @@ use std::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::engine::Engine;
-use crate::fault::{Access, Served};
+use crate::fault::{Access, FaultPhase, Served};
 use crate::refusal::{Answer, Denied};
 use crate::span::Span;
 
@@ -27,6 +27,7 @@ pub(crate) struct ThreadPager {
     /// The engine is in use: a fault now would be one of the pager's own.
     busy: Cell<bool>,
     on_denied: fn(&Denied) -> Answer,
+    on_fault: fn(FaultPhase),
     /// The last access that was denied.
     denied: Cell<Option<Denied>>,
 }
@@ -45,11 +46,16 @@ type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void);
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 impl ThreadPager {
-    pub(crate) fn new(engine: Engine, on_denied: fn(&Denied) -> Answer) -> Self {
+    pub(crate) fn new(
+        engine: Engine,
+        on_denied: fn(&Denied) -> Answer,
+        on_fault: fn(FaultPhase),
+    ) -> Self {
         ThreadPager {
             engine: UnsafeCell::new(engine),
             busy: Cell::new(false),
             on_denied,
+            on_fault,
             denied: Cell::new(None),
         }
     }
@@ -253,7 +259,10 @@ unsafe fn resolve(thread: &ThreadPager, address: usize, context: *const c_void) 
     thread.with(|engine| {
         // SAFETY: the caller's promise.
         let access = unsafe { access(engine, address, context) };
-        let (attachment, reason) = match engine.serve(access) {
+        (thread.on_fault)(FaultPhase::Begins);
+        let served = engine.serve(access);
+        (thread.on_fault)(FaultPhase::Over);
+        let (attachment, reason) = match served {
             Served::Done => return true,
             Served::Elsewhere => return false,
             Served::Denied(attachment, reason) => (attachment, reason),

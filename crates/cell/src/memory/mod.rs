@@ -48,6 +48,7 @@ pub(crate) use tenancy::{admit, end, lend, page_class, reserve_step, restore, us
 
 use crate::meter::Held;
 use crate::profile::Profile;
+use crate::steps::{begin, caps, on_fault, step};
 use areas::Shared;
 use leasehold_pager::{CLUSTER, PAGE};
 use leasehold_pager_linux::{AT_ONCE, Locking, Options, Paging, SwapFile};
@@ -129,6 +130,7 @@ pub(crate) fn enter(
     options.locking = Locking::IfAllowed;
     options.at_once = AT_ONCE;
     options.on_denied = denied::on_denied;
+    options.on_fault = on_fault;
     if let Some(swap) = &held.swap {
         let pages = u32::try_from(swap.bytes.div_ceil(PAGE)).map_err(|_| {
             anyhow::anyhow!(
@@ -164,11 +166,15 @@ pub(crate) fn leave() {
 
 /// Replaces frames that came back to the cell, so that it holds again what it promised: a bounded
 /// step for an idle cell. Returns true if more is left.
-pub(crate) fn refill() -> bool {
-    /// Pages of 1 us each, or of 10 in a virtual machine whose host must find memory for them.
-    const STEP: u32 = 16;
+pub(crate) fn hold_again() -> bool {
+    // A page takes 1 us, and 10 in a virtual machine whose host must find memory for it.
+    const STEP: u32 = caps::HELD.most as u32;
     let held = with(|memory| {
         let retried = memory.retry();
+        if memory.paging.is_whole() {
+            return Ok(!retried);
+        }
+        let _step = begin(step!("cell", "hold again"));
         let all = memory.paging.refill(STEP)?;
         Ok::<bool, leasehold_pager_linux::Error>(all && !retried)
     });

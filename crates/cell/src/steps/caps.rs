@@ -187,6 +187,9 @@ pub const PAGES: Cap = Cap::new(
     Beyond::Steps,
 );
 
+/// Pages that an idle cell takes from the host in one step.
+pub const HELD: Cap = Cap::new("pages", 8, Beyond::Steps);
+
 /// Frames that one step sets aside for a tenant; one that was borrowed counts as 64.
 pub const RESERVED: Cap = Cap::new("frames", 4096, Beyond::Steps);
 

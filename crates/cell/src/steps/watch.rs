@@ -3,7 +3,7 @@
 //! While an execution is polled, the engine reports where host code begins and ends ([`hook`]), and
 //! each host function names its row ([`mark`]). A step that ends with the poll, since its call
 //! waits, continues as another step of the same row with the next poll ([`resume`], [`suspend`]).
-//! Work of a cell outside of polls is bracketed by [`begin`].
+//! Work of a cell outside of polls is bracketed by [`begin`], and a fault of guest code by [`on_fault`].
 //!
 //! A step is timed by the wall clock. One that was longer than its row is compared again by the
 //! thread's processor time. If the host took the processor from the thread for at least the excess,
@@ -16,6 +16,7 @@ use super::raised::{RowDrift, TRIAL, lowest_bound, raised_from};
 use super::table::{CEILING_NS, CELL, ENGINE, RowId, TABLE, step};
 use super::ticks::{self, Rate};
 use crate::clock::{thread_blocks, thread_cpu_ns};
+use leasehold_pager_linux::FaultPhase;
 use leasehold_preempt::HostSteps;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::marker::PhantomData;
@@ -122,6 +123,7 @@ const NESTED: usize = 4;
 const INSTRUCTION: RowId = step!("engine", "instruction");
 const STRING: RowId = step!("engine", "string");
 const INSTANTIATE: RowId = step!("engine", "instantiate");
+const FAULT: RowId = step!("cell", "fault");
 
 /// Where in its host calls an execution is.
 #[derive(Debug, Clone, Copy)]
@@ -259,20 +261,26 @@ impl Watch {
 
     #[inline]
     fn end(&self) {
+        self.end_of(self.at.get().row);
+    }
+
+    /// Ends a step of this row.
+    #[inline]
+    fn end_of(&self, row: RowId) {
         let took = ticks::now().wrapping_sub(self.began.get());
-        let Some(count) = self.count(self.at.get().row) else {
+        let Some(count) = self.count(row) else {
             return;
         };
         count.steps.set(count.steps.get() + 1);
         if took > count.notable.get() {
-            self.note(count, took);
+            self.note(row, count, took);
         }
     }
 
     /// A step was longer than the longest before it, or than its limit; or steps are sampled.
     #[cold]
-    fn note(&self, count: &Count, took: u64) {
-        let beyond = self.beyond_row();
+    fn note(&self, row: RowId, count: &Count, took: u64) {
+        let beyond = self.beyond(row);
         let limit = count.limit.get().saturating_add(beyond);
         if took > limit && self.may_be_disturbed(took - limit) {
             count.disturbed.set(count.disturbed.get() + 1);
@@ -280,7 +288,7 @@ impl Watch {
         }
         if took > limit {
             count.exceeded.set(count.exceeded.get() + 1);
-            self.observe_exceeded(count);
+            self.observe_exceeded(row, count);
             count.begin_trial();
         }
         let of_row = took.saturating_sub(beyond);
@@ -288,7 +296,6 @@ impl Watch {
             .trial_longest
             .set(of_row.max(count.trial_longest.get()));
         count.longest.set(took.max(count.longest.get()));
-        let row = self.at.get().row;
         let is_sampled = SAMPLED.with_borrow_mut(|samples| {
             let samples = samples.as_mut()?.get_mut(row.0 as usize)?;
             let is_import = !matches!(row.row().interface, ENGINE | CELL);
@@ -308,8 +315,8 @@ impl Watch {
         count.renew_notable();
     }
 
-    /// Raises the row of the step under way if its steps are too long too often.
-    fn observe_exceeded(&self, count: &Count) {
+    /// Raises the row of a step if its steps are too long too often.
+    fn observe_exceeded(&self, row: RowId, count: &Count) {
         let mut drift = count.drift.get();
         let is_alarm = drift.exceeded(count.steps.get());
         count.drift.set(drift);
@@ -323,7 +330,7 @@ impl Watch {
             let bound_ns = rate.ns(count.limit.get()).saturating_sub(*added_ns);
             let calibrated_ns = rate.ns(count.calibrated.get()).saturating_sub(*added_ns);
             let bound_ns = raised_from(bound_ns, calibrated_ns);
-            raised.raise(self.at.get().row, bound_ns);
+            raised.raise(row, bound_ns);
             count.limit.set(rate.ticks(bound_ns + added_ns));
         });
     }
@@ -356,17 +363,17 @@ impl Watch {
         count.begin_trial();
     }
 
-    /// How much longer than its row the step under way may be, ticks.
-    fn beyond_row(&self) -> u64 {
+    /// How much longer than its row a step may be where the execution is, ticks.
+    fn beyond(&self, row: RowId) -> u64 {
         let at = self.at.get();
         let Some(rate) = self.rate.get() else {
             return 0;
         };
-        let making_ns = match at.row == INSTANTIATE {
+        let making_ns = match row == INSTANTIATE {
             true => at.making_ns,
             false => 0,
         };
-        let faults = at.paged.map_or(0, |bytes| visited(at.row.row(), bytes));
+        let faults = at.paged.map_or(0, |bytes| visited(row.row(), bytes));
         rate.ticks(making_ns.saturating_add(faults.saturating_mul(self.fault_ns.get())))
     }
 
@@ -522,6 +529,20 @@ pub(crate) fn hook(what: CallHook) {
                 });
                 watch.begin_again();
             }
+        }
+    });
+}
+
+/// A fault of a tenant that pages begins to be served, or has been: a step of its own if guest code met it, and a part of
+/// its step if host code did. In a signal handler: neither allocates nor locks, unless steps are sampled.
+pub(crate) fn on_fault(phase: FaultPhase) {
+    WATCH.with(|watch| {
+        if !watch.polled.get() || watch.at.get().in_host {
+            return;
+        }
+        match phase {
+            FaultPhase::Begins => watch.begin(),
+            FaultPhase::Over => watch.end_of(FAULT),
         }
     });
 }
