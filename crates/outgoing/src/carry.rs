@@ -1,6 +1,7 @@
 //! What goes over a socket of a guest in both directions, until the guest or its tenant is done with it.
 
 use crate::body::Half;
+use futures_util::future::{MaybeDone, maybe_done};
 use leasehold_exchange::{ADDRESS, CallError, Fields, ResponseHead};
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -63,60 +64,59 @@ pub(crate) async fn carry(
     ),
     over: impl Future<Output = ()>,
 ) -> Result<End, CallError> {
-    let mut sending = pin!(send);
-    let mut receiving = pin!(receive);
+    // Each may be over long before the other, and is asked again with it.
+    let mut sending = pin!(maybe_done(send));
+    let mut receiving = pin!(maybe_done(receive));
     let mut abandoned = pin!(half.abandoned());
     let mut over = pin!(over);
-    let (mut is_sent, mut is_received) = (false, false);
-    while !(is_sent && is_received) {
-        tokio::select! {
+    tokio::select! {
+        biased;
+        () = &mut over => last_turn(sending).await,
+        () = &mut abandoned => tokio::select! {
             biased;
-            () = &mut over => return last_turn(is_sent, sending).await,
-            () = &mut abandoned => {
-                return tokio::select! {
-                    biased;
-                    () = &mut over => last_turn(is_sent, sending).await,
-                    rest = timeout(LINGER, async {
-                        tokio::join!(
-                            async {
-                                match is_sent {
-                                    true => Ok(()),
-                                    false => sending.as_mut().await,
-                                }
-                            },
-                            async {
-                                if !is_received {
-                                    receiving.as_mut().await;
-                                }
-                            },
-                        )
-                    }) => match rest {
-                        Ok((sent, ())) => sent.map(|()| End::Whole),
-                        Err(_) => Ok(End::Stuck),
-                    },
-                };
-            }
-            sent = &mut sending, if !is_sent => {
-                sent?;
-                is_sent = true;
-            }
-            () = &mut receiving, if !is_received => is_received = true,
-        }
+            () = &mut over => last_turn(sending).await,
+            rest = timeout(LINGER, both(sending.as_mut(), receiving.as_mut())) => match rest {
+                Ok(sent) => sent.map(|()| End::Whole),
+                Err(_) => Ok(End::Stuck),
+            },
+        },
+        sent = both(sending.as_mut(), receiving.as_mut()) => sent.map(|()| End::Whole),
     }
-    Ok(End::Whole)
+}
+
+/// Goes on until both are over, or what is sent fails.
+async fn both<S, R>(
+    mut sending: Pin<&mut MaybeDone<S>>,
+    mut receiving: Pin<&mut MaybeDone<R>>,
+) -> Result<(), CallError>
+where
+    S: Future<Output = Result<(), CallError>>,
+    R: Future<Output = ()>,
+{
+    poll_fn(|context| {
+        let is_sent = sending.as_mut().poll(context).is_ready();
+        let is_received = receiving.as_mut().poll(context).is_ready();
+        match sending.as_mut().output_mut() {
+            Some(Err(error)) => Poll::Ready(Err(*error)),
+            _ if is_sent && is_received => Poll::Ready(Ok(())),
+            _ => Poll::Pending,
+        }
+    })
+    .await
 }
 
 /// Sends what can be sent in one turn.
-async fn last_turn(
-    is_sent: bool,
-    mut sending: Pin<&mut impl Future<Output = Result<(), CallError>>>,
-) -> Result<End, CallError> {
-    if is_sent {
-        return Ok(End::Whole);
-    }
-    poll_fn(|context| match sending.as_mut().poll(context) {
-        Poll::Ready(sent) => Poll::Ready(sent.map(|()| End::Whole)),
-        Poll::Pending => Poll::Ready(Ok(End::GivenUp)),
+async fn last_turn<S>(mut sending: Pin<&mut MaybeDone<S>>) -> Result<End, CallError>
+where
+    S: Future<Output = Result<(), CallError>>,
+{
+    poll_fn(|context| {
+        let is_sent = sending.as_mut().poll(context).is_ready();
+        Poll::Ready(match sending.as_mut().take_output() {
+            Some(sent) => sent.map(|()| End::Whole),
+            None if is_sent => Ok(End::Whole),
+            None => Ok(End::GivenUp),
+        })
     })
     .await
 }

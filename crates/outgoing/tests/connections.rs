@@ -289,6 +289,26 @@ fn what_a_peer_has_not_taken_a_second_after_the_guest_dropped_the_connection_is_
 }
 
 #[test]
+fn a_connection_over_which_all_was_sent_is_whole_when_its_tenant_ends_while_the_peer_lingers() {
+    // It reads the end of what the guest writes, and keeps its own back.
+    let (address, host) = host(|mut stream| {
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got).expect("read");
+        (got, stream)
+    });
+    let (_outgoing, outlet) = begin(&format!("allow = [\"tcp://{address}\"]"));
+    let mut client = connect(&outlet, address);
+    assert_eq!(status(&mut client), Ok(200));
+    write(&mut client, b"x");
+    client.finish_body(None);
+    drop(client);
+    let (got, _open) = host.join().expect("served");
+    assert_eq!(got, b"x");
+    outlet.outbox().close();
+    ended_by(&outlet, CallOutcome::Answered);
+}
+
+#[test]
 fn a_peer_that_has_everything_sees_its_end_however_late_it_reads() {
     let (address, host) = host(|mut stream| {
         thread::sleep(Duration::from_millis(300));
