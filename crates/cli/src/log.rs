@@ -10,6 +10,7 @@
 use crate::access_log::{self, Form};
 use leasehold_cell::{Destination, escaped, escaped_json};
 use serde_json::json;
+use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::{self, Write};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -63,6 +64,16 @@ pub(crate) fn objects(message: &str) -> String {
 /// whose confinement the new one may have.
 pub(crate) fn never_blocks() {
     THREAD.get_or_init(|| Destination::new("leasehold-log", io::stderr()));
+    // The thread that panics may be one that works for all tenants, and it goes on.
+    std::panic::set_hook(Box::new(|panic| {
+        let thread = std::thread::current();
+        let name = thread.name().unwrap_or("a thread");
+        let backtrace = Backtrace::capture();
+        match backtrace.status() {
+            BacktraceStatus::Captured => tracing::error!("{name} {panic}\n{backtrace}"),
+            _ => tracing::error!("{name} {panic}"),
+        }
+    }));
 }
 
 /// Lines that found no room.
@@ -116,9 +127,41 @@ impl Write for Line {
 
 #[cfg(test)]
 mod tests {
-    use super::{FILTER, objects};
+    use super::{FILTER, Form, begin, never_blocks, objects};
+    use std::time::{Duration, Instant};
     use tracing::Level;
     use tracing_subscriber::EnvFilter;
+
+    #[test]
+    fn panics_wait_for_no_reader_of_standard_error() {
+        const CHILD: &str = "LEASEHOLD_TEST_OF_PANICS";
+        if std::env::var_os(CHILD).is_some() {
+            begin(Form::Text);
+            never_blocks();
+            for _ in 0..5000 {
+                let _ = std::panic::catch_unwind(|| panic!("{}", "again ".repeat(20)));
+            }
+            std::process::exit(0);
+        }
+        let own = std::env::current_exe().expect("this program");
+        let mut child = std::process::Command::new(own)
+            .args(["--nocapture", "panics_wait_for_no_reader_of_standard_error"])
+            .env(CHILD, "1")
+            .stdout(std::process::Stdio::null())
+            .stderr(std::process::Stdio::piped())
+            .spawn()
+            .expect("runs");
+        let until = Instant::now() + Duration::from_secs(60);
+        let status = loop {
+            match child.try_wait().expect("a child") {
+                Some(status) => break Some(status),
+                None if Instant::now() > until => break None,
+                None => std::thread::sleep(Duration::from_millis(5)),
+            }
+        };
+        let _ = child.kill();
+        assert!(status.is_some_and(|status| status.success()), "{status:?}");
+    }
 
     #[test]
     fn libraries_log_nothing_unless_that_is_asked_for() {
