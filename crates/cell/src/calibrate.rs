@@ -79,7 +79,10 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
     // Of a memory, the first pages are overwritten and the others given back: what is dearer counts.
     let kept = bench.per_unit(&touching(PAGES_KEPT), &[], PAGES_KEPT)?;
     let returned = bench.per_unit(&touching(PAGES_TOUCHED), &[], PAGES_TOUCHED)?;
-    let pages = kept.max(returned);
+    // Those of several memories that grow together lie apart from each other, and freeing them takes longer.
+    let (program, n) = scattered();
+    let apart = bench.per_unit(&program, &[], n)?;
+    let pages = kept.max(returned).max(apart);
     held.insert(Held::Memory.name().to_owned(), memories);
     held.insert(Held::MemoryPage.name().to_owned(), pages);
 
@@ -370,6 +373,26 @@ fn touching(pages: u64) -> String {
         pages / 16,
         pages * 4096
     )
+}
+
+/// Writes one byte to each page of eight memories, in turns; with the number of pages.
+fn scattered() -> (String, u64) {
+    const MEMORIES: u64 = 8;
+    const PAGES: u64 = 2048;
+    let memories = format!("(memory {})", PAGES / 16).repeat(MEMORIES as usize);
+    let stores: String = (0..MEMORIES)
+        .map(|memory| format!("(i32.store8 {memory} (local.get $at) (i32.const 1))"))
+        .collect();
+    let program = format!(
+        r#"(module {memories}
+  (func (export "_start") (local $at i32)
+    (loop $next {stores}
+      (br_if $next (i32.lt_u
+        (local.tee $at (i32.add (local.get $at) (i32.const 4096)))
+        (i32.const {}))))))"#,
+        PAGES * 4096
+    );
+    (program, MEMORIES * PAGES)
 }
 
 const TABLE_ELEMENTS: u64 = 500_000;
