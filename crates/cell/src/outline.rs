@@ -25,6 +25,8 @@ pub(crate) struct Limits {
     /// Component-model handles: the engine keeps them in tables that a guest can fill without
     /// asking the host.
     pub(crate) handles: u64,
+    /// Pages of its memory that another thread may be reading for it.
+    pub(crate) awaited_pages: u64,
 }
 
 /// The part of a program that decides what its executions hold from the beginning.
@@ -63,6 +65,7 @@ impl Outline {
         Limits {
             call_bytes: self.call_bytes(lease),
             handles,
+            awaited_pages: lease.memory.paging.is_some().into(),
         }
     }
 
@@ -89,6 +92,7 @@ impl Outline {
             .saturating_add(self.handle_bytes(limits))
             .div_ceil(PAGE)
             .saturating_add(stack as u64)
+            .saturating_add(limits.awaited_pages)
     }
 
     /// Bytes of all tables of handles. The engine limits the handles that exist at a time, and no

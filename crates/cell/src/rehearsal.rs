@@ -123,7 +123,7 @@ impl Rehearsal {
         });
         let promised = self.mappings.add(mappings::TENANT + paging);
         promised.map_err(|refused| full(&refused))?;
-        if has_dirs || start.has_store {
+        if has_dirs || start.has_store || lease.memory.paging.is_some() {
             let promised = self.io.pool.promise();
             self.threads
                 .push(promised.map_err(|refused| full(&refused))?);

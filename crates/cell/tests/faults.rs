@@ -11,7 +11,7 @@ use leasehold_cell::{
     StartRequest, Surroundings, TenantHandle,
 };
 use leasehold_door::Call;
-use leasehold_door::faults::{Plan, arm, disarm, met, spare, spare_none};
+use leasehold_door::faults::{Gate, Plan, arm, disarm, met, spare, spare_none};
 use leasehold_lease::SharedPages;
 use leasehold_reclaim::Backing as _;
 use rustix::io::Errno;
@@ -625,4 +625,66 @@ fn a_range_that_could_not_be_unmapped_is_empty_and_unmapped_later() {
     assert_eq!(disarm(), 1, "the first range is unmapped now");
     // SAFETY: it was reserved, and nothing refers to it.
     unsafe { backing.release(next, BYTES) };
+}
+
+/// Writes to each of 64 pages and reads them, for ever or for a round.
+fn pages(rounds: u64) -> String {
+    format!(
+        r#"(module (memory (export "memory") 4)
+          (func (export "_start") (local $at i32) (local $round i64)
+            (loop $rounds
+              (local.set $at (i32.const 0))
+              (loop $write
+                (i32.store (local.get $at) (i32.add (local.get $at) (i32.wrap_i64 (local.get $round))))
+                (br_if $write (i32.lt_u
+                  (local.tee $at (i32.add (local.get $at) (i32.const 4096))) (i32.const 0x40000))))
+              (local.set $at (i32.const 0))
+              (loop $read
+                (if (i32.ne (i32.load (local.get $at))
+                            (i32.add (local.get $at) (i32.wrap_i64 (local.get $round))))
+                  (then unreachable))
+                (br_if $read (i32.lt_u
+                  (local.tee $at (i32.add (local.get $at) (i32.const 4096))) (i32.const 0x40000))))
+              (local.set $round (i64.add (local.get $round) (i64.const 1)))
+              (br_if $rounds (i64.lt_u (local.get $round) (i64.const {rounds}))))))"#
+    )
+}
+
+#[test]
+fn a_disk_that_does_not_answer_holds_up_the_tenants_that_wait_for_it_and_no_others() {
+    let _alone = alone();
+    let held = held(2 * MIB, 8 * MIB);
+    let start = |text: &str, lease: Lease| {
+        let program = held.cell.compile_for(text.as_bytes(), &lease);
+        let request = StartRequest {
+            program: program.expect("a program"),
+            lease,
+            surroundings: Surroundings::default(),
+        };
+        held.cell.start_tenant(request).expect("a tenant")
+    };
+    let pages = |rounds: u64| {
+        let lease = paging(100_000, 32 * 4096, 64 * 4096, SharedPages::Conserve);
+        start(&pages(rounds), lease)
+    };
+    let spin = "(module (func (export \"_start\") (loop (br 0))))";
+    let other = start(spin, lease(100_000, 1024));
+    let gate = Gate::shut(Call::ReadSwap);
+    let (ends, endless) = (pages(20), pages(u64::MAX));
+    until("both wait for the disk", || gate.waiting() == 2);
+    // They are ended without it, and others run.
+    endless.kill();
+    let ended = endless.wait_for(PATIENCE).expect("the cell lives");
+    assert_eq!(ended.expect("an end").exit, Exit::Killed);
+    other.kill();
+    let ended = other.wait_for(PATIENCE).expect("the cell lives");
+    assert_eq!(ended.expect("an end").exit, Exit::Killed);
+    assert!(
+        ends.wait_for(Duration::ZERO)
+            .expect("the cell lives")
+            .is_none()
+    );
+    drop(gate);
+    let ended = ends.wait_for(PATIENCE).expect("the cell lives");
+    assert_eq!(ended.expect("an end").exit, Exit::Code(0));
 }

@@ -1,9 +1,10 @@
-//! Failing system calls on purpose.
+//! Failing system calls on purpose, and letting some wait.
 
 use super::Call;
 use rustix::io::Errno;
 use std::cell::Cell;
-use std::sync::atomic::{AtomicI32, AtomicU64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicI32, AtomicU64, AtomicUsize, Ordering::SeqCst};
+use std::time::Duration;
 
 /// No number.
 const NONE: u64 = u64::MAX;
@@ -51,6 +52,46 @@ pub fn arm(plan: Plan) {
     FROM.store(plan.after, SeqCst);
 }
 
+/// A bit for each kind of which calls wait.
+static SHUT: AtomicU64 = AtomicU64::new(0);
+/// Calls that wait.
+static WAITING: AtomicUsize = AtomicUsize::new(0);
+
+/// Calls of a kind wait until this is dropped: those of a device that does not answer. There is one at a time.
+#[derive(Debug)]
+pub struct Gate(());
+
+impl Gate {
+    /// Lets the calls of this kind wait.
+    pub fn shut(call: Call) -> Self {
+        SHUT.store(bit(call), SeqCst);
+        Self(())
+    }
+
+    /// How many wait now.
+    pub fn waiting(&self) -> usize {
+        WAITING.load(SeqCst)
+    }
+}
+
+impl Drop for Gate {
+    fn drop(&mut self) {
+        SHUT.store(0, SeqCst);
+    }
+}
+
+/// Waits at the gate. Looks again and again, since a call may be made in a signal handler.
+fn wait_at_gate(call: Call) {
+    if SHUT.load(SeqCst) & bit(call) == 0 {
+        return;
+    }
+    WAITING.fetch_add(1, SeqCst);
+    while SHUT.load(SeqCst) & bit(call) != 0 {
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    WAITING.fetch_sub(1, SeqCst);
+}
+
 /// Ends the failures; returns how many calls were counted since the plan was made.
 pub fn disarm() -> u64 {
     FROM.store(NONE, SeqCst);
@@ -85,6 +126,7 @@ fn bit(call: Call) -> u64 {
 /// # Errors
 /// The error of the plan.
 pub fn pass(call: Call) -> Result<(), Errno> {
+    wait_at_gate(call);
     if KINDS.load(SeqCst) & bit(call) == 0 || is_spared() {
         return Ok(());
     }

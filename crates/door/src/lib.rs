@@ -30,7 +30,7 @@
 //! | concept | file |
 //! |---|---|
 //! | the kinds of calls, with the errors that each can have, and the door | this one |
-//! | which calls fail, with what, and for whom they do not | `faults` |
+//! | which calls fail, with what, and for whom they do not; which wait | `faults` |
 
 #[cfg(feature = "faults")]
 pub mod faults;

@@ -13,6 +13,7 @@ use rustix::mm::Advice;
 use crate::ahead::Stream;
 use crate::attached::{Attached, Role};
 use crate::batch::{MOST, Releases, Run, Source, Zaps};
+use crate::fetch::{Fetches, Want, Wanted};
 use crate::hold::Ballast;
 use crate::holders::Holders;
 use crate::memory::{Backing, Memory, Staging};
@@ -62,6 +63,7 @@ pub(crate) struct Linux {
     pub(crate) ranges: BTreeMap<usize, (usize, u32)>,
     pub(crate) placement: Option<Placement>,
     store: Option<Box<dyn Store>>,
+    pub(crate) fetches: Fetches,
     pub(crate) swap_places: SwapPlaces,
     staging: Staging,
     /// Never written to.
@@ -100,6 +102,7 @@ impl Linux {
             ranges: BTreeMap::new(),
             placement: None,
             store,
+            fetches: Fetches::default(),
             swap_places: SwapPlaces::new(pages),
             staging,
             zeros,
@@ -605,7 +608,27 @@ impl Linux {
             return Err(std::io::ErrorKind::NotFound.into());
         };
         let offset = u64::from(place) * PAGE;
+        if let Some(page) = self.fetches.page(offset) {
+            into.copy_from_slice(page);
+            return Ok(());
+        }
         read_all(into, |done, rest| store.read_at(offset + done as u64, rest))
+    }
+
+    /// Where in the store a page is that is in no frame, bytes.
+    pub(crate) fn place_to_read(&self, attached: u32, page: u32) -> Option<u64> {
+        let view = self.attached[attached as usize].as_ref()?;
+        let memory = self.areas[view.area as usize].as_ref()?;
+        // The remains of an earlier frame may still be there.
+        let is_held = memory.cached.get(page) && !memory.vacant.get(page);
+        let place = memory.place(page).filter(|_| !is_held)?;
+        Some(u64::from(place) * PAGE)
+    }
+
+    /// Has a page read by another thread, if the store can.
+    pub(crate) fn fetch(&mut self, want: Want) -> Option<Wanted> {
+        let reader = self.store.as_ref()?.reader()?;
+        Some(self.fetches.begin(want, reader))
     }
 
     /// Writes a cluster to places next to each other if there are any, else each page to its own.
@@ -655,6 +678,7 @@ impl Linux {
     fn transfer(&mut self, first: u32, from: usize, to: usize) -> Result<(), StoreError> {
         let store = self.store.as_mut().ok_or(StoreError)?;
         let offset = u64::from(first) * PAGE;
+        self.fetches.written(offset, to - from);
         let bytes = self.staging.bytes(from, to);
         write_all(bytes, |done, rest| {
             store.write_at(offset + done as u64, rest)

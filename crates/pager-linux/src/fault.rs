@@ -4,6 +4,7 @@ use leasehold_pager::{AttachmentId, Fault, PAGE, Refused};
 use rustix::io::Errno;
 
 use crate::engine::Engine;
+use crate::fetch::Want;
 use crate::refusal::Reason;
 
 /// An access that faulted.
@@ -72,6 +73,21 @@ impl Engine {
             // Only a page that the kernel refused is missing, and that has a reason.
             (Ok(()), None) => Served::Denied(Some(id), Reason::Kernel(Errno::FAULT)),
         }
+    }
+
+    /// What serving the access would wait for first.
+    pub(crate) fn wants(&mut self, access: Access) -> Option<Want> {
+        let (attached, page) = self.linux().find(access.address)?;
+        let view = self.linux().view(attached);
+        if access.protection || view.lost || page >= view.accessible {
+            return None;
+        }
+        let shown = self.linux().shown_by(attached, page);
+        let want = Want {
+            offset: self.linux().place_to_read(shown, page)?,
+            address: access.address,
+        };
+        (!self.linux().fetches.is_over(want)).then_some(want)
     }
 
     /// Addresses at which nothing is attached: they are not this pager's, unless something that

@@ -48,6 +48,7 @@
 //! | putting pages into page tables, and protecting them | `userfault`; what is in them: `present` |
 //! | areas: their memory, and where they are attached | `memory`, `page_file`, `attached`, `holders` |
 //! | copy on write | `copied` |
+//! | a page that another thread reads, while what needs it is suspended | `fetch` |
 //! | secondary storage: the swap file and its places | `store`, `swap_file`, `swap_places` |
 //! | frames that are held for the node | `hold` |
 //! | giving addresses back soon, contents later | `detach` |
@@ -107,6 +108,7 @@ mod detach;
 mod engine;
 mod error;
 mod fault;
+mod fetch;
 mod hold;
 mod holders;
 mod host_access;
@@ -125,10 +127,12 @@ mod userfault;
 
 pub use error::Error;
 pub use fault::FaultPhase;
+pub use fetch::{Fetched, Fetching, PageRead, Wanted};
 pub use hold::{Held, Locking};
 pub use holders::Limits;
 pub use paging::{AT_ONCE, CopyOnWrite, Options, Paging};
 pub use probe::{Features, Unsupported};
 pub use refusal::{Answer, Denied, Reason};
-pub use store::Store;
+pub use signal::Handlers;
+pub use store::{PageBytes, PageReader, Store};
 pub use swap_file::{SwapFile, SwapFileError};

@@ -17,13 +17,13 @@ use crate::copied::{BLOCKS, original};
 use crate::detach::Retirement;
 use crate::engine::Engine;
 use crate::error::{Error, system};
-use crate::fault::FaultPhase;
+use crate::fetch::{Fetched, Wanted};
 use crate::hold::{Ballast, Held, Locking};
 use crate::holders::Limits;
 use crate::memory::{Backing, Memory};
 use crate::probe::open;
-use crate::refusal::{Answer, Denied};
-use crate::signal::{Serving, ThreadPager};
+use crate::refusal::Denied;
+use crate::signal::{Handlers, Serving, ThreadPager};
 use crate::span::{BYTES, Span};
 use crate::store::Store;
 use crate::swap_places::NOWHERE;
@@ -42,10 +42,8 @@ pub struct Options {
     /// Frames that are left to each reservation when pages are locked or kept: 1 as in the paper, or [`AT_ONCE`] where
     /// instructions touch several pages.
     pub at_once: u32,
-    /// Decides on an access that cannot be served. Called in a signal handler.
-    pub on_denied: fn(&Denied) -> Answer,
-    /// Told of each fault, before and after: how long it took is the time between. Called in a signal handler.
-    pub on_fault: fn(FaultPhase),
+    /// What is called in the signal handler of a fault.
+    pub handlers: Handlers,
 }
 
 /// Pages that an instruction needs at the same time, at the most: one that copies a word from the border of two pages to
@@ -62,8 +60,7 @@ impl Options {
             store: None,
             ahead: 16,
             at_once: 1,
-            on_denied: |_| Answer::Chain,
-            on_fault: |_| {},
+            handlers: Handlers::default(),
         }
     }
 }
@@ -134,11 +131,7 @@ impl Paging {
             pager: Pager::new(options.frames, linux).with_at_once(options.at_once),
             ahead: options.ahead,
         };
-        let thread = Box::new(ThreadPager::new(
-            engine,
-            options.on_denied,
-            options.on_fault,
-        ));
+        let thread = Box::new(ThreadPager::new(engine, options.handlers));
         // SAFETY: the box outlives `serving`, which is dropped before it, and in this thread: the
         // whole is not `Send`.
         let serving = unsafe { Serving::begin(&raw const *thread) };
@@ -186,6 +179,26 @@ impl Paging {
     /// Whether [`refill`](Self::refill) has nothing to do.
     pub fn is_whole(&self) -> bool {
         self.thread.with(|engine| engine.linux().ballast.is_whole())
+    }
+
+    /// From now on, or no longer, a fault that would wait for the store suspends the code that it interrupted, if
+    /// [that can be done](Handlers::suspend).
+    pub fn set_suspends(&self, suspends: bool) {
+        self.thread.suspends.set(suspends);
+    }
+
+    /// The page that the code which was suspended since the last call wants. It is to be [put there](Self::put_fetched)
+    /// before that goes on.
+    pub fn take_wanted(&self) -> Option<Wanted> {
+        let want = self.thread.wanted.take()?;
+        self.thread.with(|engine| engine.linux().fetch(want))
+    }
+
+    /// The next faults find this page, or none: they read it by themselves. One that could not be fetched is not wanted
+    /// again.
+    pub fn put_fetched(&self, fetched: Option<Fetched>) {
+        self.thread
+            .with(|engine| engine.linux().fetches.put(fetched));
     }
 
     /// Sets frames aside for a tenant, in one go.

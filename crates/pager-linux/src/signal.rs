@@ -15,11 +15,35 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::engine::Engine;
 use crate::fault::{Access, FaultPhase, Served};
+use crate::fetch::Want;
 use crate::refusal::{Answer, Denied};
 use crate::span::Span;
 
 /// Pages of the alternate stack, for threads that have a smaller one.
 const STACK: u32 = 32;
+
+/// What a fault has the owner of the pager do, in the signal handler.
+#[derive(Debug, Clone, Copy)]
+pub struct Handlers {
+    /// Decides on an access that cannot be served.
+    pub on_denied: fn(&Denied) -> Answer,
+    /// Told of each fault that is served, before and after: how long it took is the time between.
+    pub on_fault: fn(FaultPhase),
+    /// Has the interrupted code suspended before it goes on, if that can be done, by changing the context that the signal
+    /// handler was given; whether it will be. It repeats the access when it goes on.
+    pub suspend: unsafe fn(*mut c_void) -> bool,
+}
+
+impl Default for Handlers {
+    /// Leaves what cannot be served to the handler of SIGBUS that was there before, and suspends nothing.
+    fn default() -> Self {
+        Self {
+            on_denied: |_| Answer::Chain,
+            on_fault: |_| {},
+            suspend: |_| false,
+        }
+    }
+}
 
 /// The state of a thread's handler.
 pub(crate) struct ThreadPager {
@@ -28,6 +52,12 @@ pub(crate) struct ThreadPager {
     busy: Cell<bool>,
     on_denied: fn(&Denied) -> Answer,
     on_fault: fn(FaultPhase),
+    /// Suspends the code that a fault interrupted.
+    suspend: unsafe fn(*mut c_void) -> bool,
+    /// Whether a fault that would wait for the store suspends it.
+    pub(crate) suspends: Cell<bool>,
+    /// What the last of these would have waited for.
+    pub(crate) wanted: Cell<Option<Want>>,
     /// The last access that was denied.
     denied: Cell<Option<Denied>>,
 }
@@ -46,16 +76,20 @@ type Handler = extern "C" fn(libc::c_int, *mut libc::siginfo_t, *mut c_void);
 static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 impl ThreadPager {
-    pub(crate) fn new(
-        engine: Engine,
-        on_denied: fn(&Denied) -> Answer,
-        on_fault: fn(FaultPhase),
-    ) -> Self {
+    pub(crate) fn new(engine: Engine, handlers: Handlers) -> Self {
+        let Handlers {
+            on_denied,
+            on_fault,
+            suspend,
+        } = handlers;
         ThreadPager {
             engine: UnsafeCell::new(engine),
             busy: Cell::new(false),
             on_denied,
             on_fault,
+            suspend,
+            suspends: Cell::new(false),
+            wanted: Cell::new(None),
             denied: Cell::new(None),
         }
     }
@@ -252,13 +286,21 @@ extern "C" fn on_sigbus(signal: libc::c_int, info: *mut libc::siginfo_t, context
 ///
 /// # Safety
 /// `context` is that of the signal handler.
-unsafe fn resolve(thread: &ThreadPager, address: usize, context: *const c_void) -> bool {
+unsafe fn resolve(thread: &ThreadPager, address: usize, context: *mut c_void) -> bool {
     if thread.busy.get() {
         die("leasehold: a fault inside the pager\n");
     }
     thread.with(|engine| {
         // SAFETY: the caller's promise.
         let access = unsafe { access(engine, address, context) };
+        if thread.suspends.get()
+            && let Some(want) = engine.wants(access)
+            // SAFETY: the caller's promise.
+            && unsafe { (thread.suspend)(context) }
+        {
+            thread.wanted.set(Some(want));
+            return true;
+        }
         (thread.on_fault)(FaultPhase::Begins);
         let served = engine.serve(access);
         (thread.on_fault)(FaultPhase::Over);

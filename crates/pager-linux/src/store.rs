@@ -1,6 +1,36 @@
 //! Secondary storage: where pages are written out.
 
+use leasehold_door::{Call, pass};
+use leasehold_pager::PAGE;
+use std::fs::File;
 use std::io;
+use std::sync::Arc;
+
+/// The contents of a page, where direct input can put them.
+#[derive(Debug)]
+#[repr(align(4096))]
+pub struct PageBytes(pub(crate) [u8; PAGE as usize]);
+
+/// Reads pages of a store on other threads.
+#[derive(Debug, Clone)]
+pub struct PageReader(Arc<File>);
+
+impl PageReader {
+    /// One for a store that is in a file.
+    pub fn new(file: Arc<File>) -> Self {
+        Self(file)
+    }
+
+    /// Reads the page at `offset`.
+    pub(crate) fn read(&self, offset: u64) -> io::Result<Box<PageBytes>> {
+        let mut page = Box::new(PageBytes([0; PAGE as usize]));
+        read_all(&mut page.0, |done, rest| {
+            pass(Call::ReadSwap)?;
+            Ok(rustix::io::pread(&self.0, rest, offset + done as u64)?)
+        })?;
+        Ok(page)
+    }
+}
 
 /// Holds pages at offsets, synchronously. Called in signal handlers: an implementation neither
 /// allocates nor locks.
@@ -22,6 +52,11 @@ pub trait Store: Send {
     /// # Errors
     /// The system's.
     fn write_at(&mut self, offset: u64, from: &[u8]) -> io::Result<usize>;
+
+    /// What reads its pages on other threads; `None` if only this can.
+    fn reader(&self) -> Option<PageReader> {
+        None
+    }
 }
 
 /// Reads all of `into`.

@@ -5,12 +5,13 @@ use std::fs::File;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use leasehold_pager::PAGE;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-use crate::store::Store;
+use crate::store::{PageReader, Store};
 
 /// A swap file that could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -51,7 +52,7 @@ const IN_MEMORY: [(u32, &str); 3] = [
 /// memory.
 #[derive(Debug)]
 pub struct SwapFile {
-    file: File,
+    file: Arc<File>,
     pages: u32,
 }
 
@@ -91,7 +92,10 @@ impl SwapFile {
                 .map_err(io::Error::from)
                 .map_err(failed("allocate"))?;
         }
-        Ok(SwapFile { file, pages })
+        Ok(SwapFile {
+            file: Arc::new(file),
+            pages,
+        })
     }
 
     /// Checks what can be known before a swap file is made at `path`: its directory is [on a disk](Self::is_on_disk), and
@@ -153,5 +157,9 @@ impl Store for SwapFile {
     fn write_at(&mut self, offset: u64, from: &[u8]) -> io::Result<usize> {
         pass(Call::WriteSwap)?;
         Ok(rustix::io::pwrite(&self.file, from, offset)?)
+    }
+
+    fn reader(&self) -> Option<PageReader> {
+        Some(PageReader::new(self.file.clone()))
     }
 }

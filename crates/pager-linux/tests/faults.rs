@@ -12,7 +12,9 @@ use common::{Addresses, BYTES, MemoryStore};
 use leasehold_door::Call;
 use leasehold_door::faults::{Plan, arm, disarm, pass};
 use leasehold_pager::{AreaId, Contract, Ending, ReservationId, Sharing};
-use leasehold_pager_linux::{Answer, Error, Limits, Locking, Options, Paging, Store, SwapFile};
+use leasehold_pager_linux::{
+    Answer, Error, Handlers, Limits, Locking, Options, Paging, Store, SwapFile,
+};
 
 /// A plan is the whole process's, and so is one test at a time.
 fn alone() -> MutexGuard<'static, ()> {
@@ -72,7 +74,10 @@ fn settings() -> Options {
     Options {
         locking: Locking::IfAllowed,
         ahead: 2,
-        on_denied: |_| Answer::Substitute,
+        handlers: Handlers {
+            on_denied: |_| Answer::Substitute,
+            ..Handlers::default()
+        },
         ..Options::new(FRAMES)
     }
 }

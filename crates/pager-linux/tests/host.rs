@@ -8,7 +8,7 @@ use std::process::{Command, Output};
 
 use common::{Addresses, Fails, MemoryStore, open};
 use leasehold_pager::{Contract, Sharing};
-use leasehold_pager_linux::{Answer, Denied, Features, Options, Paging};
+use leasehold_pager_linux::{Answer, Denied, Features, Handlers, Options, Paging};
 
 /// Bytes of a tenant for a system call.
 fn slice<'a>(start: *mut u8, from: usize, bytes: usize) -> &'a mut [u8] {
@@ -77,7 +77,10 @@ fn starving(on_denied: fn(&Denied) -> Answer) -> (Paging, Addresses) {
     let store = MemoryStore::new(64);
     let paging = Paging::open(Options {
         store: Some(Box::new(store.clone())),
-        on_denied,
+        handlers: Handlers {
+            on_denied,
+            ..Handlers::default()
+        },
         ..Options::new(16)
     });
     let paging = paging.expect("a kernel with userfaultfd");

@@ -286,6 +286,20 @@ pub fn request() {
     with(|alarm| alarm.interrupter.interrupt());
 }
 
+/// Makes the guest on this thread yield before it goes on, if a signal has interrupted it between two of its instructions:
+/// it begins with the interrupted one again. Returns whether it will. Neither allocates nor locks.
+///
+/// # Safety
+/// To be called in a signal handler on the thread that it interrupted, with the context that the handler was given.
+pub unsafe fn suspend(context: *mut libc::c_void) -> bool {
+    with(|alarm| match &alarm.yield_by {
+        YieldBy::Epoch(_) => false,
+        // SAFETY: the caller's promise.
+        YieldBy::Inject(code) => unsafe { injected_yield::suspend(context, code) },
+    })
+    .unwrap_or(false)
+}
+
 /// Takes this thread's alarm, as [`Alarm::take`] does.
 #[cfg(test)]
 pub(super) fn take_request() -> bool {

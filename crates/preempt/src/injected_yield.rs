@@ -225,22 +225,48 @@ pub(super) unsafe fn interrupt(context: *mut c_void, code: &GuestCode) -> bool {
         let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
         let pc = registers[libc::REG_RIP as usize] as usize;
         let sp = registers[libc::REG_RSP as usize] as usize;
-        if !code.contains(pc) {
-            // In a trampoline the record of the guest's exit is not written yet, or out of date.
-            if !code.is_compiled(pc) {
-                // SAFETY: `sp` is what was interrupted.
-                unsafe { run.catch_return(vmctx, sp, code) };
-            }
-            return false;
+        if code.contains(pc) {
+            // SAFETY: the guest runs, and was interrupted in a function body.
+            unsafe { redirect(registers) };
+            return true;
         }
-        let sp = sp - RED_ZONE - size_of::<usize>();
-        // SAFETY: below the guest's stack pointer and its red zone nothing is in use, and a guest
-        // leaves room for the host below its own frames (invariant 1).
-        unsafe { (sp as *mut usize).write(pc) };
-        registers[libc::REG_RSP as usize] = sp as i64;
-        registers[libc::REG_RIP as usize] = trampoline as *const () as i64;
-        true
+        // In a trampoline the record of the guest's exit is not written yet, or out of date.
+        if !code.is_compiled(pc) {
+            // SAFETY: `sp` is what was interrupted.
+            unsafe { run.catch_return(vmctx, sp, code) };
+        }
+        false
     })
+}
+
+/// Makes the running guest yield, if a signal has interrupted it between two of its instructions; returns whether it will.
+///
+/// # Safety
+/// As for [`interrupt`].
+pub(super) unsafe fn suspend(context: *mut c_void, code: &GuestCode) -> bool {
+    let is_running = RUN.with(|run| run.vmctx.load(Relaxed) != 0);
+    // SAFETY: by this function's contract.
+    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    let pc = registers[libc::REG_RIP as usize] as usize;
+    let suspends = is_running && code.contains(pc);
+    if suspends {
+        // SAFETY: as in `interrupt`.
+        unsafe { redirect(registers) };
+    }
+    suspends
+}
+
+/// Makes a guest continue in the trampoline.
+///
+/// # Safety
+/// The registers are those of the guest that runs, which a signal has interrupted in a function body.
+unsafe fn redirect(registers: &mut [i64; 23]) {
+    let sp = registers[libc::REG_RSP as usize] as usize - RED_ZONE - size_of::<usize>();
+    // SAFETY: below the guest's stack pointer and its red zone nothing is in use, and a guest
+    // leaves room for the host below its own frames (invariant 1).
+    unsafe { (sp as *mut usize).write(registers[libc::REG_RIP as usize] as usize) };
+    registers[libc::REG_RSP as usize] = sp as i64;
+    registers[libc::REG_RIP as usize] = trampoline as *const () as i64;
 }
 
 /// Where an interrupted guest continues. On the stack: the address to go back to, and above it

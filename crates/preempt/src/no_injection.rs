@@ -19,3 +19,7 @@ pub(super) fn leave() {}
 pub(super) unsafe fn interrupt(_context: *mut c_void, _code: &GuestCode) -> bool {
     false
 }
+
+pub(super) unsafe fn suspend(_context: *mut c_void, _code: &GuestCode) -> bool {
+    false
+}

@@ -11,7 +11,7 @@ use crate::ending::{Cause, Programs};
 use crate::execution::{Running, StoppedProgram};
 use crate::exit::Exit;
 use crate::local;
-use crate::memory::{self, region};
+use crate::memory::{self, AwaitedPage, region};
 use crate::pools::DirtyRanges;
 use crate::programs::{self, Request};
 use crate::steps::{begin, step};
@@ -21,6 +21,7 @@ use leasehold_crossing::{Urgent as _, WakeFlag};
 use leasehold_door::on_behalf_of;
 use leasehold_exchange::Failure;
 use leasehold_kernel::{Errno, ExecutionId, TenantId};
+use leasehold_pager_linux::Wanted;
 use leasehold_reclaim::GroupId;
 use leasehold_reserve::TaskId;
 use std::collections::HashMap;
@@ -37,6 +38,8 @@ struct Execution {
     flag: Arc<WakeFlag<Command, WakePriority>>,
     waker: Waker,
     main: bool,
+    /// The page for which it was suspended.
+    awaited: Option<AwaitedPage>,
     /// If it answers requests: what it shares with its tenant's maintenance task, and its group.
     worker: Option<(Arc<Worker>, GroupId)>,
 }
@@ -158,6 +161,7 @@ impl Executor {
             flag,
             waker,
             main,
+            awaited: None,
             worker,
         };
         self.executions.all.insert(id, execution);
@@ -176,6 +180,19 @@ impl Executor {
             let now = monotonic_ns();
             self.executions.dispatcher.block(turn.task, now, None);
             return;
+        }
+        if let Some(page) = execution.awaited.take() {
+            execution.flag.begin_poll();
+            execution.awaited = page.put(&mut Context::from_waker(&execution.waker));
+            let woken = execution.flag.end_poll();
+            if execution.awaited.is_some() {
+                // Something else has woken a program that stands at an instruction of its own.
+                if !woken {
+                    let now = monotonic_ns();
+                    self.executions.dispatcher.block(turn.task, now, None);
+                }
+                return;
+            }
         }
         let Some(mut running) = execution.running.take() else {
             return;
@@ -202,12 +219,15 @@ impl Executor {
             worker.begin_poll();
         }
         local::with(|local| local.running = turn.urgency);
+        // One that is alone has nobody to wait for it.
+        memory::begin_poll(self.roots.len() > 1);
         flag.begin_poll();
         let poll = on_behalf_of(
             || account_number(tenant),
             || running.poll(&self.preemption, &mut Context::from_waker(&waker)),
         );
         let woken = flag.end_poll();
+        let wanted = memory::end_poll();
         let left = monotonic_ns();
         if let Some(worker) = worker {
             worker.end_poll();
@@ -227,11 +247,16 @@ impl Executor {
                 self.ended(id, exit, stopped);
             }
             (Poll::Pending, None) => {
+                let page = wanted.and_then(|wanted| self.await_page(root, wanted, &waker));
+                let is_awaiting = page.is_some();
                 if let Some(execution) = self.executions.all.get_mut(&id) {
                     execution.running = Some(running);
+                    execution.awaited = page;
                 }
-                if !woken {
-                    let until = local::with(|local| local.sleeps.of(id));
+                // The engine wakes whatever it has suspended.
+                if is_awaiting || !woken {
+                    let sleeps = || local::with(|local| local.sleeps.of(id));
+                    let until = (!is_awaiting).then(sleeps).flatten();
                     let urgency = self.executions.dispatcher.block(turn.task, left, until);
                     if let Some(urgency) = urgency {
                         let urgency = urgency.level();
@@ -251,6 +276,16 @@ impl Executor {
                     .wake(root.maintenance, monotonic_ns());
             }
         }
+    }
+
+    /// Has a page read for an execution of this top-level tenant; returns it if it has to be waited for.
+    fn await_page(&self, root: u64, wanted: Wanted, waker: &Waker) -> Option<AwaitedPage> {
+        let root = self.roots.get(&root)?;
+        let account = local::with(|local| {
+            let group = local.kernel.group_of(root.tenant).ok()?;
+            local.files.get(&group).cloned()
+        })?;
+        AwaitedPage::begin(wanted, &account).put(&mut Context::from_waker(waker))
     }
 
     /// Charges a top-level tenant for what I/O threads have done for it since its last turn.

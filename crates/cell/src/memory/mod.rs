@@ -19,6 +19,7 @@ mod attaching;
 mod available;
 mod data;
 mod denied;
+mod fetch;
 mod grants;
 mod growth;
 mod paged;
@@ -40,6 +41,7 @@ pub use tenancy::{MemoryUse, swap_for};
 pub use unheld::Unheld;
 
 pub(crate) use data::{DataSet, Mapped, map_data};
+pub(crate) use fetch::{AwaitedPage, begin_poll, end_poll};
 pub(crate) use paged::{Ahead, Memories, claim, detach, for_tenant, make_ahead};
 pub(crate) use parts::Left;
 pub(crate) use shared::{Joining, join_image, lock_step, shared};
@@ -51,7 +53,7 @@ use crate::profile::Profile;
 use crate::steps::{begin, caps, on_fault, step};
 use areas::Shared;
 use leasehold_pager::{CLUSTER, PAGE};
-use leasehold_pager_linux::{AT_ONCE, Locking, Options, Paging, SwapFile};
+use leasehold_pager_linux::{AT_ONCE, Handlers, Locking, Options, Paging, SwapFile};
 use places::Regions;
 use ranges::Ranges;
 use state::{CellMemory, MEMORY, with};
@@ -129,8 +131,11 @@ pub(crate) fn enter(
     let mut options = Options::new(frames);
     options.locking = Locking::IfAllowed;
     options.at_once = AT_ONCE;
-    options.on_denied = denied::on_denied;
-    options.on_fault = on_fault;
+    options.handlers = Handlers {
+        on_denied: denied::on_denied,
+        on_fault,
+        suspend: leasehold_preempt::suspend,
+    };
     if let Some(swap) = &held.swap {
         let pages = u32::try_from(swap.bytes.div_ceil(PAGE)).map_err(|_| {
             anyhow::anyhow!(

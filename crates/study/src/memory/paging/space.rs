@@ -55,7 +55,7 @@ impl Space {
         let mut options = Options::new(frames);
         options.ahead = ahead;
         // A denied fault is an error of the study, reported after the task is done: see `denied`.
-        options.on_denied = |_| Answer::Substitute;
+        options.handlers.on_denied = |_| Answer::Substitute;
         if swap > 0 {
             // Nothing may be at the path; the file loses its name at once, the directory here.
             let place = tempfile::tempdir_in(directory).context("a place for a swap file")?;
