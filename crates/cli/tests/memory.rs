@@ -111,8 +111,9 @@ fn every_reservation_is_shown_with_what_its_tenant_did_and_shares() {
     assert_eq!(small["linear_bytes"], 4 << 20);
     assert_eq!(small["paging"]["resident_bytes"], 1 << 20);
     assert_eq!(small["paging"]["private_bytes"], 1 << 20);
+    // Each waits for a thread of the host.
     assert!(
-        small["paging"]["major_faults"].as_u64() > Some(1000),
+        small["paging"]["major_faults"].as_u64() > Some(100),
         "{small}"
     );
     assert!(
