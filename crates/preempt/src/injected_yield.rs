@@ -6,7 +6,8 @@
 //! code would. The engine suspends the fiber; when it is resumed, the trampoline restores the
 //! registers and continues at the guest's instruction. When the alarm fires during a host call, the
 //! return address of that call is exchanged for a second entry of the trampoline: the guest yields
-//! at the first instruction after the call.
+//! at the first instruction after the call. When a fault of the guest would have to wait for a disk, the handler of the
+//! fault has the context changed in the same way ([`suspend`]), and the guest repeats the access later.
 //!
 //! All code that changes a guest's context or stack, or calls the engine outside its interface, is
 //! in this file. The reading of the engine's layout, verified before it is used, is in [`layout`];
