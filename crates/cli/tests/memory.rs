@@ -97,7 +97,7 @@ fn every_reservation_is_shown_with_what_its_tenant_did_and_shares() {
     let directory = directory(&programs);
     let shown = output(
         &directory,
-        &["up", "leases.toml", "--memory", "--json", "--for", "2s"],
+        &["up", "leases.toml", "--memory", "--json", "--for", "10s"],
     );
     assert_eq!(shown.status.code(), Some(0), "{shown:?}");
     let json: Value = serde_json::from_slice(&shown.stdout).expect("JSON");
@@ -111,9 +111,8 @@ fn every_reservation_is_shown_with_what_its_tenant_did_and_shares() {
     assert_eq!(small["linear_bytes"], 4 << 20);
     assert_eq!(small["paging"]["resident_bytes"], 1 << 20);
     assert_eq!(small["paging"]["private_bytes"], 1 << 20);
-    // Each waits for a thread of the host.
     assert!(
-        small["paging"]["major_faults"].as_u64() > Some(100),
+        small["paging"]["major_faults"].as_u64() > Some(1000),
         "{small}"
     );
     assert!(

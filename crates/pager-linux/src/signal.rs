@@ -50,10 +50,7 @@ pub(crate) struct ThreadPager {
     engine: UnsafeCell<Engine>,
     /// The engine is in use: a fault now would be one of the pager's own.
     busy: Cell<bool>,
-    on_denied: fn(&Denied) -> Answer,
-    on_fault: fn(FaultPhase),
-    /// Suspends the code that a fault interrupted.
-    suspend: unsafe fn(*mut c_void) -> bool,
+    handlers: Handlers,
     /// Whether a fault that would wait for the store suspends it.
     pub(crate) suspends: Cell<bool>,
     /// What the last of these would have waited for.
@@ -77,17 +74,10 @@ static BEFORE: OnceLock<libc::sigaction> = OnceLock::new();
 
 impl ThreadPager {
     pub(crate) fn new(engine: Engine, handlers: Handlers) -> Self {
-        let Handlers {
-            on_denied,
-            on_fault,
-            suspend,
-        } = handlers;
         ThreadPager {
             engine: UnsafeCell::new(engine),
             busy: Cell::new(false),
-            on_denied,
-            on_fault,
-            suspend,
+            handlers,
             suspends: Cell::new(false),
             wanted: Cell::new(None),
             denied: Cell::new(None),
@@ -296,14 +286,14 @@ unsafe fn resolve(thread: &ThreadPager, address: usize, context: *mut c_void) ->
         if thread.suspends.get()
             && let Some(want) = engine.wants(access)
             // SAFETY: the caller's promise.
-            && unsafe { (thread.suspend)(context) }
+            && unsafe { (thread.handlers.suspend)(context) }
         {
             thread.wanted.set(Some(want));
             return true;
         }
-        (thread.on_fault)(FaultPhase::Begins);
+        (thread.handlers.on_fault)(FaultPhase::Begins);
         let served = engine.serve(access);
-        (thread.on_fault)(FaultPhase::Over);
+        (thread.handlers.on_fault)(FaultPhase::Over);
         let (attachment, reason) = match served {
             Served::Done => return true,
             Served::Elsewhere => return false,
@@ -315,7 +305,7 @@ unsafe fn resolve(thread: &ThreadPager, address: usize, context: *mut c_void) ->
             reason,
         };
         thread.denied.set(Some(denied));
-        match (thread.on_denied)(&denied) {
+        match (thread.handlers.on_denied)(&denied) {
             Answer::Substitute => engine.substitute(address),
             Answer::Chain => false,
         }
