@@ -7,7 +7,7 @@
 use crate::call_bytes::{OF_HANDLER, call_bytes, value_bytes};
 use crate::steps::caps::{ALL_HANDLES, HANDLES, LENDS};
 use leasehold_lease::Lease;
-use leasehold_pager::PAGE;
+use leasehold_pager::{CLUSTER, PAGE};
 use leasehold_slots::stack_class::StackClass;
 use leasehold_wasm::inventory::Inventory;
 
@@ -25,7 +25,7 @@ pub(crate) struct Limits {
     /// Component-model handles: the engine keeps them in tables that a guest can fill without
     /// asking the host.
     pub(crate) handles: u64,
-    /// Pages of its memory that another thread may be reading for it.
+    /// Pages of its memory that another thread may be reading or writing for it: one, and a cluster.
     pub(crate) awaited_pages: u64,
 }
 
@@ -65,7 +65,10 @@ impl Outline {
         Limits {
             call_bytes: self.call_bytes(lease),
             handles,
-            awaited_pages: lease.memory.paging.is_some().into(),
+            awaited_pages: match lease.memory.paging {
+                Some(_) => 1 + CLUSTER as u64,
+                None => 0,
+            },
         }
     }
 

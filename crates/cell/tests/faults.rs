@@ -627,11 +627,17 @@ fn a_range_that_could_not_be_unmapped_is_empty_and_unmapped_later() {
     unsafe { backing.release(next, BYTES) };
 }
 
-/// Writes to each of 64 pages and reads them, for ever or for a round.
-fn pages(rounds: u64) -> String {
+/// Writes to each of 64 pages and reads them, round after round. The tenant does it in its main program, or in this
+/// many tasks at the same time.
+fn pages(rounds: u64, tasks: u32) -> String {
     format!(
-        r#"(module (memory (export "memory") 4)
-          (func (export "_start") (local $at i32) (local $round i64)
+        r#"(module
+          (import "leasehold_kernel" "task_start" (func $start (param i32 i32) (result i64)))
+          (import "leasehold_kernel" "task_wait" (func $wait (param i32) (result i64)))
+          (import "wasi_snapshot_preview1" "args_sizes_get" (func $args (param i32 i32) (result i32)))
+          (memory (export "memory") 5)
+          (data (i32.const 0x40008) "a task\00")
+          (func $work (local $at i32) (local $round i64)
             (loop $rounds
               (local.set $at (i32.const 0))
               (loop $write
@@ -646,45 +652,92 @@ fn pages(rounds: u64) -> String {
                 (br_if $read (i32.lt_u
                   (local.tee $at (i32.add (local.get $at) (i32.const 4096))) (i32.const 0x40000))))
               (local.set $round (i64.add (local.get $round) (i64.const 1)))
-              (br_if $rounds (i64.lt_u (local.get $round) (i64.const {rounds}))))))"#
+              (br_if $rounds (i64.lt_u (local.get $round) (i64.const {rounds})))))
+          (func (export "_start") (local $task i64) (local $left i32)
+            (drop (call $args (i32.const 0x40000) (i32.const 0x40004)))
+            (local.set $left (i32.const {tasks}))
+            (if (i32.or (i32.load (i32.const 0x40000)) (i32.eqz (local.get $left)))
+              (then (call $work) (return)))
+            (loop $next
+              (local.set $task (call $start (i32.const 0x40008) (i32.const 7)))
+              (if (i64.lt_s (local.get $task) (i64.const 0)) (then unreachable))
+              (i32.store (i32.add (i32.const 0x40010) (i32.mul (local.get $left) (i32.const 4)))
+                (i32.wrap_i64 (local.get $task)))
+              (br_if $next (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+            (loop $next
+              (local.set $left (i32.add (local.get $left) (i32.const 1)))
+              (if (i64.ne (i64.const 0) (call $wait (i32.load
+                    (i32.add (i32.const 0x40010) (i32.mul (local.get $left) (i32.const 4))))))
+                (then unreachable))
+              (br_if $next (i32.lt_u (local.get $left) (i32.const {tasks}))))))"#
     )
 }
 
-#[test]
-fn a_disk_that_does_not_answer_holds_up_the_tenants_that_wait_for_it_and_no_others() {
-    let _alone = alone();
-    let held = held(2 * MIB, 8 * MIB);
-    let start = |text: &str, lease: Lease| {
-        let program = held.cell.compile_for(text.as_bytes(), &lease);
+/// Tenants of a cell whose swap file a test makes slow.
+struct Pagers(Held);
+
+impl Pagers {
+    fn start(&self, text: &str, lease: Lease) -> TenantHandle {
+        let program = self.0.cell.compile_for(text.as_bytes(), &lease);
         let request = StartRequest {
             program: program.expect("a program"),
             lease,
             surroundings: Surroundings::default(),
         };
-        held.cell.start_tenant(request).expect("a tenant")
-    };
-    let pages = |rounds: u64| {
-        let lease = paging(100_000, 32 * 4096, 64 * 4096, SharedPages::Conserve);
-        start(&pages(rounds), lease)
-    };
+        self.0.cell.start_tenant(request).expect("a tenant")
+    }
+
+    fn pages(&self, rounds: u64, tasks: u32) -> TenantHandle {
+        let lease = paging(
+            100_000,
+            32 * 4096,
+            u64::from(1 + tasks) * 80 * 4096,
+            SharedPages::Conserve,
+        );
+        self.start(&pages(rounds, tasks), lease)
+    }
+}
+
+fn end_of(tenant: &TenantHandle) -> Exit {
+    let ended = tenant.wait_for(PATIENCE).expect("the cell lives");
+    ended.expect("an end").exit
+}
+
+#[test]
+fn a_disk_that_does_not_answer_holds_up_the_tenants_that_wait_for_it_and_no_others() {
+    let _alone = alone();
+    let cell = Pagers(held(2 * MIB, 8 * MIB));
+    for call in [Call::ReadSwap, Call::WriteSwap] {
+        let spin = "(module (func (export \"_start\") (loop (br 0))))";
+        let other = cell.start(spin, lease(100_000, 1024));
+        let gate = Gate::shut(call);
+        let (ends, endless) = (cell.pages(20, 0), cell.pages(u64::MAX, 0));
+        until("both wait for the disk", || gate.waiting() == 2);
+        // They are ended without it, and others run.
+        endless.kill();
+        assert_eq!(end_of(&endless), Exit::Killed);
+        other.kill();
+        assert_eq!(end_of(&other), Exit::Killed);
+        assert!(
+            ends.wait_for(Duration::ZERO)
+                .expect("the cell lives")
+                .is_none()
+        );
+        drop(gate);
+        assert_eq!(end_of(&ends), Exit::Code(0));
+    }
+}
+
+#[test]
+fn tasks_that_wait_for_the_same_room_all_get_it_and_find_what_they_wrote() {
+    let _alone = alone();
+    let cell = Pagers(held(2 * MIB, 8 * MIB));
     let spin = "(module (func (export \"_start\") (loop (br 0))))";
-    let other = start(spin, lease(100_000, 1024));
-    let gate = Gate::shut(Call::ReadSwap);
-    let (ends, endless) = (pages(20), pages(u64::MAX));
-    until("both wait for the disk", || gate.waiting() == 2);
-    // They are ended without it, and others run.
-    endless.kill();
-    let ended = endless.wait_for(PATIENCE).expect("the cell lives");
-    assert_eq!(ended.expect("an end").exit, Exit::Killed);
+    let other = cell.start(spin, lease(100_000, 1024));
+    let several = [cell.pages(20, 4), cell.pages(20, 3)];
+    for tenant in several {
+        assert_eq!(end_of(&tenant), Exit::Code(0));
+    }
     other.kill();
-    let ended = other.wait_for(PATIENCE).expect("the cell lives");
-    assert_eq!(ended.expect("an end").exit, Exit::Killed);
-    assert!(
-        ends.wait_for(Duration::ZERO)
-            .expect("the cell lives")
-            .is_none()
-    );
-    drop(gate);
-    let ended = ends.wait_for(PATIENCE).expect("the cell lives");
-    assert_eq!(ended.expect("an end").exit, Exit::Code(0));
+    assert_eq!(end_of(&other), Exit::Killed);
 }

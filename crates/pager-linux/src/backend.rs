@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 
 use leasehold_pager::{
     AreaId, AttachmentId, Backend, CLUSTER, Frame, Held, PAGE, Page, ReservationId, StoreError,
+    Writing,
 };
 use rustix::io::Errno;
 use rustix::mm::Advice;
@@ -13,7 +14,8 @@ use rustix::mm::Advice;
 use crate::ahead::Stream;
 use crate::attached::{Attached, Role};
 use crate::batch::{MOST, Releases, Run, Source, Zaps};
-use crate::fetch::{Fetches, Want, Wanted};
+use crate::cluster_write::ClusterWrites;
+use crate::fetch::{Fetches, Want};
 use crate::hold::Ballast;
 use crate::holders::Holders;
 use crate::memory::{Backing, Memory, Staging};
@@ -21,8 +23,9 @@ use crate::page_file::PageFile;
 use crate::present::Present;
 use crate::refusal::Reason;
 use crate::span::Span;
-use crate::store::{Store, read_all, write_all};
+use crate::store::{PageBytes, Store, read_all, write_all};
 use crate::swap_places::{NOWHERE, SwapPlaces};
+use crate::transfer::{Turn, Wanted};
 use crate::userfault::Userfault;
 
 /// Pages of the largest attachment that a spare can take the place of: those of a memory.
@@ -64,6 +67,13 @@ pub(crate) struct Linux {
     pub(crate) placement: Option<Placement>,
     store: Option<Box<dyn Store>>,
     pub(crate) fetches: Fetches,
+    cluster_writes: ClusterWrites,
+    /// Places that are promised to none: those of pages that are written anew, and of clusters on their way.
+    aside: u32,
+    /// The access that is served, if its program can be suspended until pages are written.
+    pub(crate) suspends: Option<usize>,
+    /// What it would wait for.
+    pub(crate) wanted: Option<Wanted>,
     pub(crate) swap_places: SwapPlaces,
     staging: Staging,
     /// Never written to.
@@ -84,6 +94,7 @@ impl Linux {
         userfault: Userfault,
         ballast: Ballast,
         store: Option<Box<dyn Store>>,
+        clusters_at_once: u32,
     ) -> std::io::Result<Self> {
         let pages = store.as_ref().map_or(0, |store| store.pages());
         let file = PageFile::new()?;
@@ -103,6 +114,10 @@ impl Linux {
             placement: None,
             store,
             fetches: Fetches::default(),
+            cluster_writes: ClusterWrites::new(clusters_at_once),
+            aside: (1 + clusters_at_once) * CLUSTER as u32,
+            suspends: None,
+            wanted: None,
             swap_places: SwapPlaces::new(pages),
             staging,
             zeros,
@@ -145,7 +160,7 @@ impl Linux {
             return self.holders.take_places(owner, pages);
         }
         // Writing a page out again takes a second place for a moment.
-        let left = self.swap_places.unpromised().saturating_sub(CLUSTER as u32);
+        let left = self.swap_places.unpromised().saturating_sub(self.aside);
         if pages > left {
             return Err(left);
         }
@@ -627,8 +642,105 @@ impl Linux {
 
     /// Has a page read by another thread, if the store can.
     pub(crate) fn fetch(&mut self, want: Want) -> Option<Wanted> {
-        let reader = self.store.as_ref()?.reader()?;
-        Some(self.fetches.begin(want, reader))
+        let file = self.store.as_ref()?.file()?;
+        let (read, fetching) = self.fetches.begin(want, file);
+        Some(Wanted::page(read, fetching, self.fetches.take()))
+    }
+
+    /// Has a cluster written by another thread, if the program that needs room can wait for it.
+    fn begin_write(&mut self, cluster: &[Held]) -> Result<Option<Writing>, StoreError> {
+        let Some(waiting) = self.suspends.and_then(|at| self.fetches.wait_again(at)) else {
+            return Ok(None);
+        };
+        let Some(file) = self.store.as_ref().and_then(|store| store.file()) else {
+            return Ok(None);
+        };
+        let victim = cluster[0].page;
+        let owner = self.memory(victim.area.index()).owner;
+        let writes = &self.cluster_writes;
+        let earlier = writes.of_owner(owner).or_else(|| writes.of_page(victim));
+        if let Some(progress) = earlier {
+            let turn = Turn::new(progress.clone());
+            self.wanted = Some(Wanted::turn(turn, self.fetches.take()));
+            return Ok(Some(Writing::Waits));
+        }
+        if !writes.has_room() {
+            return Ok(None);
+        }
+        let mut held = [cluster[0]; CLUSTER];
+        let mut count = 0;
+        for &page in cluster {
+            if !self.is_leaving(page.page) {
+                held[count] = page;
+                count += 1;
+            }
+        }
+        let cluster = &held[..count];
+        self.stage(cluster)?;
+        let Some(places) = self.take_places(count) else {
+            return Ok(None);
+        };
+        let mut entries = Vec::with_capacity(count);
+        for (held, place) in cluster.iter().zip(places) {
+            self.fetches.written(u64::from(place) * PAGE, 1);
+            let memory = self.memory(held.page.area.index());
+            memory.dirty.put(held.page.number, false);
+            memory.leaving.put(held.page.number);
+            entries.push((Some(held.page), place));
+        }
+        let copies = (0..count).map(|at| PageBytes::copied(self.staging.read(at, at + 1)));
+        let write = (self.cluster_writes).begin(owner, entries, copies.collect(), file);
+        let kept = self.fetches.take().waiting(waiting);
+        self.wanted = Some(Wanted::cluster(write, kept));
+        Ok(Some(Writing::Begun))
+    }
+
+    /// Takes free places, next to each other if there are any.
+    fn take_places(&mut self, pages: usize) -> Option<[u32; CLUSTER]> {
+        let mut places = [NOWHERE; CLUSTER];
+        if let Some(first) = self.swap_places.take_run(pages) {
+            for (place, at) in places.iter_mut().zip(first..first + pages as u32) {
+                *place = at;
+            }
+            return Some(places);
+        }
+        for at in 0..pages {
+            let Some(place) = self.swap_places.take_one() else {
+                for &taken in &places[..at] {
+                    self.swap_places.give_back(taken);
+                }
+                return None;
+            };
+            places[at] = place;
+        }
+        Some(places)
+    }
+
+    fn is_leaving(&self, page: Page) -> bool {
+        let memory = self.areas[page.area.index() as usize].as_ref();
+        memory.is_some_and(|memory| memory.leaving.has(page.number))
+    }
+
+    /// Notes which pages other threads have written out since the last call.
+    pub(crate) fn note_written(&mut self) {
+        while let Some((entries, is_written)) = self.cluster_writes.take_over() {
+            for (page, place) in entries {
+                self.note_page_written(page, place, is_written);
+            }
+        }
+    }
+
+    fn note_page_written(&mut self, page: Option<Page>, place: u32, is_written: bool) {
+        let memory = page.and_then(|page| self.areas[page.area.index() as usize].as_mut());
+        if let (Some(page), Some(memory)) = (page, memory)
+            && memory.leaving.take(page.number)
+        {
+            if is_written && !memory.dirty.get(page.number) {
+                return self.put_place(page, place);
+            }
+            memory.dirty.put(page.number, true);
+        }
+        self.swap_places.give_back(place);
     }
 
     /// Writes a cluster to places next to each other if there are any, else each page to its own.
@@ -690,11 +802,16 @@ impl Linux {
     fn put_place(&mut self, page: Page, place: u32) {
         let memory = self.areas[page.area.index() as usize].as_mut();
         let Some(Memory {
-            backing, written, ..
+            backing,
+            written,
+            leaving,
+            ..
         }) = memory
         else {
             return;
         };
+        // What another thread still writes of it is older.
+        leaving.take(page.number);
         if let Backing::Store(places) = backing {
             let before = std::mem::replace(&mut places[page.number as usize], place);
             if before == NOWHERE {
@@ -811,7 +928,9 @@ impl Backend for Linux {
     fn is_dirty(&mut self, held: Held) -> bool {
         let memory = self.memory(held.page.area.index());
         match memory.backing {
-            Backing::Store(_) => memory.dirty.get(held.page.number),
+            Backing::Store(_) => {
+                memory.dirty.get(held.page.number) || memory.leaving.has(held.page.number)
+            }
             Backing::File(_) => false,
             // Writes are not tracked, so that it counts as dirty: it cannot be evicted.
             Backing::None => true,
@@ -860,20 +979,24 @@ impl Backend for Linux {
         memory.dirty.put(held.page.number, true);
     }
 
-    fn write(&mut self, cluster: &[Held]) -> Result<(), StoreError> {
+    fn write(&mut self, cluster: &[Held]) -> Result<Writing, StoreError> {
         self.settle();
+        if let Some(writing) = self.begin_write(cluster)? {
+            return Ok(writing);
+        }
         self.stage(cluster)?;
         self.write_out(cluster)?;
         for held in cluster {
             let memory = self.memory(held.page.area.index());
             memory.dirty.put(held.page.number, false);
         }
-        Ok(())
+        Ok(Writing::Done)
     }
 
     fn release(&mut self, held: Held) {
         let memory = self.memory(held.page.area.index());
         memory.dirty.put(held.page.number, false);
+        memory.leaving.take(held.page.number);
         memory.unfilled.put(held.page.number, false);
         if !memory.cached.get(held.page.number) {
             return;
@@ -906,6 +1029,7 @@ impl Backend for Linux {
     fn discard(&mut self, area: AreaId) {
         self.settle();
         self.settle_releases();
+        self.cluster_writes.forget(area);
         // An area whose memory could not be made has none.
         let Some(memory) = self.areas.get_mut(area.index() as usize) else {
             return;

@@ -30,6 +30,8 @@ pub enum FaultPhase {
 pub(crate) enum Served {
     /// It can be repeated.
     Done,
+    /// It can be repeated when what is [wanted](crate::backend::Linux::wanted) is over.
+    Waits,
     /// Nothing is attached there.
     Elsewhere,
     /// The page was denied. The attachment is the page's, if it still exists.
@@ -37,9 +39,26 @@ pub(crate) enum Served {
 }
 
 impl Engine {
+    /// Serves a fault, or says what it would wait for. Neither reads nor writes the store, unless the access has waited
+    /// for both in vain.
+    pub(crate) fn serve_or_wait(&mut self, access: Access) -> Served {
+        if let Some(want) = self.wants(access) {
+            let linux = self.linux();
+            linux.wanted = linux.fetch(want);
+            if linux.wanted.is_some() {
+                return Served::Waits;
+            }
+        }
+        self.linux().suspends = Some(access.address);
+        let served = self.serve(access);
+        self.linux().suspends = None;
+        served
+    }
+
     /// Serves a fault. Allocates nothing but a block at the first touch among 512 pages; reads and writes the
     /// store if it must.
     pub(crate) fn serve(&mut self, access: Access) -> Served {
+        self.linux().note_written();
         let Some((attached, page)) = self.linux().find(access.address) else {
             return self.elsewhere(access.address);
         };
@@ -66,6 +85,7 @@ impl Engine {
         let view = self.linux().view(shown);
         let (id, present) = (view.id, view.present.get(page));
         match (result, failure) {
+            (Err(Reason::Refused(Refused::Writing)), _) => Served::Waits,
             (Err(reason), _) => Served::Denied(Some(id), reason),
             // The page that could not be mapped was one mapped ahead, or one of another attachment.
             (Ok(()), _) if present => Served::Done,
@@ -76,7 +96,7 @@ impl Engine {
     }
 
     /// What serving the access would wait for first.
-    pub(crate) fn wants(&mut self, access: Access) -> Option<Want> {
+    fn wants(&mut self, access: Access) -> Option<Want> {
         let (attached, page) = self.linux().find(access.address)?;
         let view = self.linux().view(attached);
         if access.protection || view.lost || page >= view.accessible {

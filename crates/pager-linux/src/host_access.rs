@@ -33,7 +33,7 @@ impl Engine {
                 continue;
             }
             match self.serve(self.access(at, write)) {
-                Served::Done | Served::Elsewhere => {}
+                Served::Done | Served::Elsewhere | Served::Waits => {}
                 // Pages mapped before the denied one can be used.
                 Served::Denied(..) if page > 0 => break,
                 Served::Denied(attachment, reason) => {
@@ -53,7 +53,7 @@ impl Engine {
         Ok((first + mapped * BYTES - address).min(bytes))
     }
 
-    fn access(&self, address: usize, write: bool) -> Access {
+    pub(crate) fn access(&self, address: usize, write: bool) -> Access {
         Access {
             address,
             write,

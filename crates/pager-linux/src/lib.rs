@@ -48,7 +48,7 @@
 //! | putting pages into page tables, and protecting them | `userfault`; what is in them: `present` |
 //! | areas: their memory, and where they are attached | `memory`, `page_file`, `attached`, `holders` |
 //! | copy on write | `copied` |
-//! | a page that another thread reads, while what needs it is suspended | `fetch` |
+//! | what a suspended program waits for | `transfer`; a page that another thread reads: `fetch`; a cluster that one writes: `cluster_write` |
 //! | secondary storage: the swap file and its places | `store`, `swap_file`, `swap_places` |
 //! | frames that are held for the node | `hold` |
 //! | giving addresses back soon, contents later | `detach` |
@@ -103,6 +103,7 @@ mod attached;
 mod backend;
 mod batch;
 mod bits;
+mod cluster_write;
 mod copied;
 mod detach;
 mod engine;
@@ -123,16 +124,17 @@ mod span;
 mod store;
 mod swap_file;
 mod swap_places;
+mod transfer;
 mod userfault;
 
 pub use error::Error;
 pub use fault::FaultPhase;
-pub use fetch::{Fetched, Fetching, PageRead, Wanted};
 pub use hold::{Held, Locking};
 pub use holders::Limits;
 pub use paging::{AT_ONCE, CopyOnWrite, Options, Paging};
 pub use probe::{Features, Unsupported};
 pub use refusal::{Answer, Denied, Reason};
 pub use signal::Handlers;
-pub use store::{PageBytes, PageReader, Store};
+pub use store::{Store, StoreFile};
 pub use swap_file::{SwapFile, SwapFileError};
+pub use transfer::{Awaited, Finished, Transfer, Transferred, Turn, Wait, Wanted};

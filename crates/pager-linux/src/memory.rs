@@ -40,6 +40,8 @@ pub(crate) struct Memory {
     pub(crate) vacant: Bits,
     /// Pages written to since they were filled or written out.
     pub(crate) dirty: Bits,
+    /// Pages that are being written out, and count as written to until they are.
+    pub(crate) leaving: Leaving,
     /// Pages that have a frame and whose contents the kernel refused to put there: they are read
     /// again, or denied.
     pub(crate) unfilled: Bits,
@@ -65,6 +67,7 @@ impl Memory {
             cached: Bits::new(pages),
             vacant: Bits::new(pages),
             dirty: Bits::new(pages),
+            leaving: Leaving::default(),
             unfilled: Bits::new(pages),
             written: 0,
             attached: Vec::new(),
@@ -109,6 +112,7 @@ impl Memory {
         file.punch(self.extent, from, to)?;
         self.vacant.clear(from, to);
         self.dirty.clear(from, to);
+        self.leaving.clear(from, to);
         self.unfilled.clear(from, to);
         Ok(self.cached.clear(from, to))
     }
@@ -128,6 +132,31 @@ impl Memory {
         }
         into[done..].fill(0);
         Ok(())
+    }
+}
+
+/// Pages of an area that are being written out.
+#[derive(Debug, Default)]
+pub(crate) struct Leaving(Vec<u32>);
+
+impl Leaving {
+    pub(crate) fn has(&self, page: u32) -> bool {
+        self.0.contains(&page)
+    }
+
+    pub(crate) fn put(&mut self, page: u32) {
+        debug_assert!(!self.has(page), "it is being written out already");
+        self.0.push(page);
+    }
+
+    /// The page is no longer written out; returns whether it was.
+    pub(crate) fn take(&mut self, page: u32) -> bool {
+        let found = self.0.iter().position(|&other| other == page);
+        found.map(|at| self.0.swap_remove(at)).is_some()
+    }
+
+    fn clear(&mut self, from: u32, to: u32) {
+        self.0.retain(|page| !(from..to).contains(page));
     }
 }
 

@@ -17,7 +17,6 @@ use crate::copied::{BLOCKS, original};
 use crate::detach::Retirement;
 use crate::engine::Engine;
 use crate::error::{Error, system};
-use crate::fetch::{Fetched, Wanted};
 use crate::hold::{Ballast, Held, Locking};
 use crate::holders::Limits;
 use crate::memory::{Backing, Memory};
@@ -27,6 +26,7 @@ use crate::signal::{Handlers, Serving, ThreadPager};
 use crate::span::{BYTES, Span};
 use crate::store::Store;
 use crate::swap_places::NOWHERE;
+use crate::transfer::{Finished, Wanted};
 
 /// The parameters for opening a cell's memory.
 pub struct Options {
@@ -37,6 +37,9 @@ pub struct Options {
     /// The store for pages that are written out. Without it only shared pages are evicted, and an
     /// area larger than its reservation is refused.
     pub store: Option<Box<dyn Store>>,
+    /// Clusters of pages that other threads may be writing to the store, which needs room for as many more than are
+    /// promised; 0 if no program is ever [suspended](Handlers::suspend) for one.
+    pub clusters_at_once: u32,
     /// Most pages mapped ahead of a sequential reader; 0 for none.
     pub ahead: u32,
     /// Frames that are left to each reservation when pages are locked or kept: 1 as in the paper, or [`AT_ONCE`] where
@@ -58,6 +61,7 @@ impl Options {
             frames,
             locking: Locking::IfAllowed,
             store: None,
+            clusters_at_once: 0,
             ahead: 16,
             at_once: 1,
             handlers: Handlers::default(),
@@ -125,7 +129,7 @@ impl Paging {
         let (userfault, _) = open()?;
         let ballast = Ballast::hold(options.frames, options.locking)
             .map_err(system("hold the node's memory"))?;
-        let linux = Linux::new(userfault, ballast, options.store)
+        let linux = Linux::new(userfault, ballast, options.store, options.clusters_at_once)
             .map_err(system("allocate room for transfers"))?;
         let engine = Engine {
             pager: Pager::new(options.frames, linux).with_at_once(options.at_once),
@@ -187,18 +191,27 @@ impl Paging {
         self.thread.suspends.set(suspends);
     }
 
-    /// The page that the code which was suspended since the last call wants. It is to be [put there](Self::put_fetched)
-    /// before that goes on.
+    /// What the code that was suspended since the last call waits for. What it [finds](Self::put_finished) then is to be
+    /// put there before it goes on.
     pub fn take_wanted(&self) -> Option<Wanted> {
-        let want = self.thread.wanted.take()?;
-        self.thread.with(|engine| engine.linux().fetch(want))
+        self.thread.with(|engine| engine.linux().wanted.take())
     }
 
-    /// The next faults find this page, or none: they read it by themselves. One that could not be fetched is not wanted
-    /// again.
-    pub fn put_fetched(&self, fetched: Option<Fetched>) {
+    /// What a fault of code that can be suspended does; returns whether it is served.
+    #[cfg(test)]
+    pub(crate) fn serve_or_wait(&self, address: usize, write: bool) -> bool {
+        self.thread.with(|engine| {
+            let access = engine.access(address, write);
+            engine.is_accessible(address, write)
+                || engine.serve_or_wait(access) == crate::fault::Served::Done
+        })
+    }
+
+    /// The next faults find what this has brought. A page that could not be fetched is not wanted again: it is read
+    /// where the fault happens.
+    pub fn put_finished(&self, finished: Finished) {
         self.thread
-            .with(|engine| engine.linux().fetches.put(fetched));
+            .with(|engine| engine.linux().fetches.put(finished.0));
     }
 
     /// Sets frames aside for a tenant, in one go.

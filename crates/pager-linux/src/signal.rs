@@ -15,7 +15,6 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 use crate::engine::Engine;
 use crate::fault::{Access, FaultPhase, Served};
-use crate::fetch::Want;
 use crate::refusal::{Answer, Denied};
 use crate::span::Span;
 
@@ -29,9 +28,11 @@ pub struct Handlers {
     pub on_denied: fn(&Denied) -> Answer,
     /// Told of each fault that is served, before and after: how long it took is the time between.
     pub on_fault: fn(FaultPhase),
-    /// Has the interrupted code suspended before it goes on, if that can be done, by changing the context that the signal
-    /// handler was given; whether it will be. It repeats the access when it goes on.
-    pub suspend: unsafe fn(*mut c_void) -> bool,
+    /// Whether the interrupted code can be suspended before it goes on, as far as the context shows that the signal
+    /// handler was given.
+    pub can_suspend: unsafe fn(*const c_void) -> bool,
+    /// Has it suspended, by changing that context. It repeats the access when it goes on.
+    pub suspend: unsafe fn(*mut c_void),
 }
 
 impl Default for Handlers {
@@ -40,7 +41,8 @@ impl Default for Handlers {
         Self {
             on_denied: |_| Answer::Chain,
             on_fault: |_| {},
-            suspend: |_| false,
+            can_suspend: |_| false,
+            suspend: |_| {},
         }
     }
 }
@@ -53,8 +55,6 @@ pub(crate) struct ThreadPager {
     handlers: Handlers,
     /// Whether a fault that would wait for the store suspends it.
     pub(crate) suspends: Cell<bool>,
-    /// What the last of these would have waited for.
-    pub(crate) wanted: Cell<Option<Want>>,
     /// The last access that was denied.
     denied: Cell<Option<Denied>>,
 }
@@ -79,7 +79,6 @@ impl ThreadPager {
             busy: Cell::new(false),
             handlers,
             suspends: Cell::new(false),
-            wanted: Cell::new(None),
             denied: Cell::new(None),
         }
     }
@@ -283,19 +282,21 @@ unsafe fn resolve(thread: &ThreadPager, address: usize, context: *mut c_void) ->
     thread.with(|engine| {
         // SAFETY: the caller's promise.
         let access = unsafe { access(engine, address, context) };
-        if thread.suspends.get()
-            && let Some(want) = engine.wants(access)
-            // SAFETY: the caller's promise.
-            && unsafe { (thread.handlers.suspend)(context) }
-        {
-            thread.wanted.set(Some(want));
-            return true;
-        }
+        // SAFETY: the caller's promise.
+        let suspends = thread.suspends.get() && unsafe { (thread.handlers.can_suspend)(context) };
         (thread.handlers.on_fault)(FaultPhase::Begins);
-        let served = engine.serve(access);
+        let served = match suspends {
+            true => engine.serve_or_wait(access),
+            false => engine.serve(access),
+        };
         (thread.handlers.on_fault)(FaultPhase::Over);
         let (attachment, reason) = match served {
             Served::Done => return true,
+            Served::Waits => {
+                // SAFETY: the caller's promise.
+                unsafe { (thread.handlers.suspend)(context) };
+                return true;
+            }
             Served::Elsewhere => return false,
             Served::Denied(attachment, reason) => (attachment, reason),
         };

@@ -1,21 +1,32 @@
 //! Secondary storage: where pages are written out.
 
 use leasehold_door::{Call, pass};
-use leasehold_pager::PAGE;
+use leasehold_pager::{CLUSTER, PAGE};
 use std::fs::File;
-use std::io;
+use std::io::{self, IoSlice};
 use std::sync::Arc;
+
+use rustix::io::Errno;
 
 /// The contents of a page, where direct input can put them.
 #[derive(Debug)]
 #[repr(align(4096))]
-pub struct PageBytes(pub(crate) [u8; PAGE as usize]);
+pub(crate) struct PageBytes(pub(crate) [u8; PAGE as usize]);
 
-/// Reads pages of a store on other threads.
+impl PageBytes {
+    /// A copy of a page.
+    pub(crate) fn copied(from: &[u8]) -> Self {
+        let mut page = Self([0; PAGE as usize]);
+        page.0.copy_from_slice(from);
+        page
+    }
+}
+
+/// Reads and writes pages of a store on other threads.
 #[derive(Debug, Clone)]
-pub struct PageReader(Arc<File>);
+pub struct StoreFile(Arc<File>);
 
-impl PageReader {
+impl StoreFile {
     /// One for a store that is in a file.
     pub fn new(file: Arc<File>) -> Self {
         Self(file)
@@ -29,6 +40,29 @@ impl PageReader {
             Ok(rustix::io::pread(&self.0, rest, offset + done as u64)?)
         })?;
         Ok(page)
+    }
+
+    /// Writes at most a cluster of pages from `offset` on.
+    pub(crate) fn write(&self, offset: u64, pages: &[PageBytes]) -> io::Result<()> {
+        let mut slices = [IoSlice::new(&[]); CLUSTER];
+        for (slice, page) in slices.iter_mut().zip(pages) {
+            *slice = IoSlice::new(&page.0);
+        }
+        let mut rest = &mut slices[..pages.len()];
+        let mut at = offset;
+        while !rest.is_empty() {
+            pass(Call::WriteSwap)?;
+            match rustix::io::pwritev(&self.0, rest, at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(bytes) => {
+                    at += bytes as u64;
+                    IoSlice::advance_slices(&mut rest, bytes);
+                }
+                Err(Errno::INTR) => {}
+                Err(errno) => return Err(errno.into()),
+            }
+        }
+        Ok(())
     }
 }
 
@@ -53,8 +87,8 @@ pub trait Store: Send {
     /// The system's.
     fn write_at(&mut self, offset: u64, from: &[u8]) -> io::Result<usize>;
 
-    /// What reads its pages on other threads; `None` if only this can.
-    fn reader(&self) -> Option<PageReader> {
+    /// What reads and writes its pages on other threads; `None` if only this can.
+    fn file(&self) -> Option<StoreFile> {
         None
     }
 }

@@ -11,7 +11,7 @@ use leasehold_pager::PAGE;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-use crate::store::{PageReader, Store};
+use crate::store::{Store, StoreFile};
 
 /// A swap file that could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -159,7 +159,7 @@ impl Store for SwapFile {
         Ok(rustix::io::pwrite(&self.file, from, offset)?)
     }
 
-    fn reader(&self) -> Option<PageReader> {
-        Some(PageReader::new(self.file.clone()))
+    fn file(&self) -> Option<StoreFile> {
+        Some(StoreFile::new(self.file.clone()))
     }
 }

@@ -11,6 +11,7 @@ use std::time::Instant;
 
 use leasehold_pager::{
     AreaId, AttachmentId, Backend, Contract, Fault, Frame, Held, Page, Pager, Sharing, StoreError,
+    Writing,
 };
 
 /// Rounds per point; the median counts.
@@ -41,8 +42,8 @@ impl Backend for Nothing {
     }
     fn copy(&mut self, _: Held, _: Held) {}
     fn mark_dirty(&mut self, _: Held) {}
-    fn write(&mut self, _: &[Held]) -> Result<(), StoreError> {
-        Ok(())
+    fn write(&mut self, _: &[Held]) -> Result<Writing, StoreError> {
+        Ok(Writing::Done)
     }
     fn release(&mut self, _: Held) {}
     fn discard(&mut self, _: AreaId) {}

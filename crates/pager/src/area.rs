@@ -45,7 +45,7 @@ pub(crate) struct PageRecord {
     /// The ownership list (SPC fig. 7): the sharers of the page in the order of mapping. The first
     /// owns the frame, unless the area is locked.
     pub(crate) sharers: List<BySharer>,
-    /// Secondary storage has a copy.
+    /// Secondary storage has a copy, or will have one before the page is clean.
     pub(crate) stored: bool,
 }
 

@@ -30,6 +30,17 @@ pub struct Held {
 #[error("secondary storage failed")]
 pub struct StoreError;
 
+/// How far a cluster is that was to be written out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Writing {
+    /// It is written.
+    Done,
+    /// It is being written, beside the tenants.
+    Begun,
+    /// An earlier one is still being written.
+    Waits,
+}
+
 /// Carries out the policy's decisions.
 ///
 /// The policy calls [`map`](Backend::map) and [`unmap`](Backend::unmap) strictly in pairs, with
@@ -55,7 +66,8 @@ pub trait Backend {
     /// reference bit of SPC §II-B: each reservation reads its own page tables only).
     fn take_referenced(&mut self, at: AttachmentId, page: u32) -> bool;
 
-    /// Returns whether any tenant wrote to the frame since it was cleared, read or written out.
+    /// Returns whether any tenant wrote to the frame since it was cleared, read or written out. As long as it is
+    /// [being](Writing::Begun) written out it counts as written to.
     fn is_dirty(&mut self, held: Held) -> bool;
 
     /// Fills a frame with zeros; it is clean.
@@ -78,9 +90,12 @@ pub trait Backend {
     /// Writes the frames of a cluster out, in one go; they are clean afterwards. They may be
     /// mapped meanwhile: a tenant's later writes must make them dirty again.
     ///
+    /// Where the tenant can wait, they may be written beside the tenants: those that no tenant has written to since
+    /// are clean when that is over, and the request is repeated then.
+    ///
     /// # Errors
     /// [`StoreError`]: frames that were not written are still dirty.
-    fn write(&mut self, cluster: &[Held]) -> Result<(), StoreError>;
+    fn write(&mut self, cluster: &[Held]) -> Result<Writing, StoreError>;
 
     /// Releases the frame of a page that is no longer mapped: its contents are not read again.
     fn release(&mut self, held: Held);

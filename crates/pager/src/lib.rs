@@ -119,7 +119,7 @@ mod write_out;
 pub use area::{AreaId, Sharing};
 pub use attachment::AttachmentId;
 pub use audit::Violation;
-pub use backend::{Backend, Held, Page, StoreError};
+pub use backend::{Backend, Held, Page, StoreError, Writing};
 pub use begin::Beginning;
 pub use end::Ending;
 pub use fault::Fault;

@@ -8,7 +8,7 @@ use alloc::vec::Vec;
 
 use crate::area::AreaId;
 use crate::attachment::AttachmentId;
-use crate::backend::{Backend, Held, Page, StoreError};
+use crate::backend::{Backend, Held, Page, StoreError, Writing};
 use crate::frame::Frame;
 
 #[derive(Debug, Clone, Copy)]
@@ -52,6 +52,10 @@ pub struct MemoryBackend {
     store: BTreeMap<Page, u64>,
     traffic: Traffic,
     failing: bool,
+    /// Whether clusters are written later.
+    suspends: bool,
+    /// Pages that are being written, and what they held.
+    leaving: BTreeMap<Page, (Held, u64)>,
 }
 
 impl MemoryBackend {
@@ -68,6 +72,8 @@ impl MemoryBackend {
             store: BTreeMap::new(),
             traffic: Traffic::default(),
             failing: false,
+            suspends: false,
+            leaving: BTreeMap::new(),
         }
     }
 
@@ -79,6 +85,23 @@ impl MemoryBackend {
     /// Makes storage fail, or work again.
     pub fn set_failing(&mut self, failing: bool) {
         self.failing = failing;
+    }
+
+    /// From now on, or no longer, writes only begin, one cluster at a time, until they [end](Self::end_writing).
+    pub fn set_suspends(&mut self, suspends: bool) {
+        self.suspends = suspends;
+    }
+
+    /// What is being written is written now, or turns out not to be.
+    pub fn end_writing(&mut self, is_written: bool) {
+        for (page, (held, word)) in core::mem::take(&mut self.leaving) {
+            let contents = self.contents(held);
+            if is_written && !contents.dirty {
+                self.store.insert(page, word);
+            } else {
+                contents.dirty = true;
+            }
+        }
     }
 
     /// A tenant reads a page; `None` is a page fault.
@@ -192,7 +215,7 @@ impl Backend for MemoryBackend {
     }
 
     fn is_dirty(&mut self, held: Held) -> bool {
-        self.contents(held).dirty
+        self.contents(held).dirty || self.leaving.contains_key(&held.page)
     }
 
     fn clear(&mut self, held: Held) {
@@ -216,20 +239,33 @@ impl Backend for MemoryBackend {
         self.contents(held).dirty = true;
     }
 
-    fn write(&mut self, cluster: &[Held]) -> Result<(), StoreError> {
+    fn write(&mut self, cluster: &[Held]) -> Result<Writing, StoreError> {
         self.works()?;
+        if self.suspends && !self.leaving.is_empty() {
+            return Ok(Writing::Waits);
+        }
         for &held in cluster {
             let contents = self.contents(held);
             contents.dirty = false;
             let word = contents.word;
-            self.store.insert(held.page, word);
+            if self.suspends {
+                self.leaving.insert(held.page, (held, word));
+            } else {
+                // What is still being written is older.
+                self.leaving.remove(&held.page);
+                self.store.insert(held.page, word);
+            }
         }
         self.traffic.writes += 1;
         self.traffic.written += cluster.len() as u64;
-        Ok(())
+        Ok(match self.suspends {
+            true => Writing::Begun,
+            false => Writing::Done,
+        })
     }
 
     fn release(&mut self, held: Held) {
+        self.leaving.remove(&held.page);
         let contents = self.contents(held);
         contents.page = None;
         // The next one to have the frame must not depend on what this one left in it.
@@ -239,5 +275,6 @@ impl Backend for MemoryBackend {
 
     fn discard(&mut self, area: AreaId) {
         self.store.retain(|page, _| page.area != area);
+        self.leaving.retain(|page, _| page.area != area);
     }
 }

@@ -74,6 +74,9 @@ pub enum Refused {
     /// Secondary storage failed.
     #[error(transparent)]
     Store(#[from] StoreError),
+    /// A page that would make room is being written out: the request can be repeated when that is over.
+    #[error("a page that would make room is being written out")]
+    Writing,
     /// A sharer of the area is being taken back: the lock can be changed when that is done.
     #[error("a sharer of the area is ending")]
     Ending,

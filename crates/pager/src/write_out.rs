@@ -4,7 +4,7 @@
 //! stay mapped, and if they are not written to again, evicting them costs no input or output.
 
 use crate::area::Sharing;
-use crate::backend::{Backend, Held};
+use crate::backend::{Backend, Held, Writing};
 use crate::lists::{ByAge, List, Mapping};
 use crate::pager::Pager;
 use crate::refused::Refused;
@@ -37,7 +37,10 @@ impl<B: Backend> Pager<B> {
             next = List::<ByAge>::after(&self.mappings, at);
         }
         let cluster = &cluster[..filled];
-        self.backend.write(cluster)?;
+        let writing = self.backend.write(cluster)?;
+        if writing == Writing::Waits {
+            return Err(Refused::Writing);
+        }
         for Held { page, .. } in cluster {
             let area = self.areas.find(page.area.0).expect("it is mapped");
             let area = self.areas.at_mut(area);
@@ -47,7 +50,10 @@ impl<B: Backend> Pager<B> {
         let counts = &mut self.reservations.at_mut(reservation).counts;
         counts.written += filled as u64;
         counts.writes += 1;
-        Ok(())
+        match writing {
+            Writing::Done => Ok(()),
+            Writing::Begun | Writing::Waits => Err(Refused::Writing),
+        }
     }
 
     /// Returns whether evicting the page now would write it out: a shared one is only unmapped,

@@ -5,6 +5,7 @@ use std::cell::Cell;
 
 use leasehold_pager::{
     AreaId, AttachmentId, Backend, Contract, Fault, Frame, Held, Page, Pager, Sharing, StoreError,
+    Writing,
 };
 
 thread_local! {
@@ -65,9 +66,9 @@ impl Backend for Oblivious {
 
     fn release(&mut self, _: Held) {}
 
-    fn write(&mut self, cluster: &[Held]) -> Result<(), StoreError> {
+    fn write(&mut self, cluster: &[Held]) -> Result<Writing, StoreError> {
         self.written += cluster.len();
-        Ok(())
+        Ok(Writing::Done)
     }
 
     fn discard(&mut self, _: AreaId) {}

@@ -89,6 +89,10 @@ enum Op {
     },
     Storage {
         fails: bool,
+        suspends: bool,
+    },
+    EndWriting {
+        is_written: bool,
     },
 }
 
@@ -117,7 +121,9 @@ fn op(sharing: impl Strategy<Value = Sharing> + 'static) -> impl Strategy<Value 
         2 => any_of().prop_map(|area| Op::Lock { area }),
         3 => (any_of(), 0u32..5).prop_map(|(area, limit)| Op::LockStep { area, limit }),
         1 => any_of().prop_map(|area| Op::Unlock { area }),
-        1 => prop_oneof![1 => Just(true), 3 => Just(false)].prop_map(|fails| Op::Storage { fails }),
+        1 => (prop_oneof![1 => Just(true), 3 => Just(false)], any::<bool>())
+            .prop_map(|(fails, suspends)| Op::Storage { fails, suspends }),
+        4 => any::<bool>().prop_map(|is_written| Op::EndWriting { is_written }),
     ]
 }
 
@@ -191,6 +197,8 @@ struct Model {
     areas: Vec<Memory>,
     views: Vec<View>,
     fails: bool,
+    /// Whether accesses wait for what is written.
+    suspends: bool,
     /// Whether an area without management was ever made; its effect on reservations outlives it.
     plain: bool,
     next: u64,
@@ -205,6 +213,7 @@ impl Model {
             areas: vec![],
             views: vec![],
             fails: false,
+            suspends: false,
             plain: false,
             next: 1,
         }
@@ -389,12 +398,23 @@ impl Model {
             Op::Lock { area } => self.lock(area, None)?,
             Op::LockStep { area, limit } => self.lock(area, Some(limit))?,
             Op::Unlock { area } => self.unlock(area)?,
-            Op::Storage { fails } => {
-                self.fails = fails;
+            Op::Storage { fails, suspends } => {
+                (self.fails, self.suspends) = (fails, suspends);
                 self.pager.backend_mut().memory.set_failing(fails);
+            }
+            Op::EndWriting { is_written } => {
+                self.pager.backend_mut().memory.end_writing(is_written);
             }
         }
         self.check()
+    }
+
+    /// What a tenant does that can wait for storage.
+    fn suspending<R>(&mut self, access: impl FnOnce(&mut Pager<Watched>) -> R) -> R {
+        self.pager.backend_mut().memory.set_suspends(self.suspends);
+        let result = access(&mut self.pager);
+        self.pager.backend_mut().memory.set_suspends(false);
+        result
     }
 
     /// Frames that were not promised and can be had.
@@ -643,7 +663,7 @@ impl Model {
             .filter(|other| other.id != tenant.id)
             .map(|other| (other.id, self.account(other.id)))
             .collect();
-        let fault = self.pager.fault(view.id, page);
+        let fault = self.suspending(|pager| pager.fault(view.id, page));
         self.follow(&BTreeSet::from([tenant.id]))?;
         if self
             .areas
@@ -667,6 +687,7 @@ impl Model {
             Ok(Fault::Major) => prop_assert!(contents.sharers.is_empty() && contents.written),
             Err(Refused::Stale) => prop_assert!(tenant.ending),
             Err(Refused::Store(_)) => prop_assert!(self.fails),
+            Err(Refused::Writing) => prop_assert!(self.suspends),
             Err(Refused::Lost) => prop_assert!(contents.endangered),
             Err(other) => prop_assert!(self.is_starving(other), "{}", other),
         }
@@ -735,7 +756,7 @@ impl Model {
         let ending = self.tenant(from.tenant).ending;
         let source = self.area(from.area).pages.get(page as usize).cloned();
         let target = self.area(to.area).pages.get(copy as usize).cloned();
-        let fault = self.pager.copy_on_write(from.id, page, to.id, copy);
+        let fault = self.suspending(|pager| pager.copy_on_write(from.id, page, to.id, copy));
         self.follow(&BTreeSet::from([to.tenant]))?;
         let (Some(source), Some(target)) = (source, target) else {
             prop_assert!(fault == Err(Refused::OutOfRange) || fault == Err(Refused::Foreign));
@@ -746,6 +767,7 @@ impl Model {
             Err(Refused::Foreign) => prop_assert!(from.tenant != to.tenant),
             Err(Refused::Stale) => prop_assert!(ending),
             Err(Refused::Store(_)) => prop_assert!(self.fails),
+            Err(Refused::Writing) => prop_assert!(self.suspends),
             Err(Refused::Lost) => prop_assert!(source.endangered || target.endangered),
             Err(Refused::Locked) => {
                 prop_assert!((copy as usize) < self.area(to.area).locked());

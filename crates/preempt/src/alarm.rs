@@ -286,18 +286,28 @@ pub fn request() {
     with(|alarm| alarm.interrupter.interrupt());
 }
 
-/// Makes the guest on this thread yield before it goes on, if a signal has interrupted it between two of its instructions:
-/// it begins with the interrupted one again. Returns whether it will. Neither allocates nor locks.
+/// Whether a signal has interrupted the guest on this thread between two of its instructions, so that it can be
+/// [suspended](suspend). Neither allocates nor locks.
 ///
 /// # Safety
 /// To be called in a signal handler on the thread that it interrupted, with the context that the handler was given.
-pub unsafe fn suspend(context: *mut libc::c_void) -> bool {
+pub unsafe fn can_suspend(context: *const libc::c_void) -> bool {
     with(|alarm| match &alarm.yield_by {
         YieldBy::Epoch(_) => false,
         // SAFETY: the caller's promise.
-        YieldBy::Inject(code) => unsafe { injected_yield::suspend(context, code) },
+        YieldBy::Inject(code) => unsafe { injected_yield::can_suspend(context, code) },
     })
     .unwrap_or(false)
+}
+
+/// Makes the guest on this thread yield before it goes on, with the instruction that was interrupted. Neither allocates
+/// nor locks.
+///
+/// # Safety
+/// To be called in a signal handler that [`can_suspend`] has said yes to, with the same context.
+pub unsafe fn suspend(context: *mut libc::c_void) {
+    // SAFETY: the caller's promise.
+    unsafe { injected_yield::suspend(context) };
 }
 
 /// Takes this thread's alarm, as [`Alarm::take`] does.

@@ -240,21 +240,24 @@ pub(super) unsafe fn interrupt(context: *mut c_void, code: &GuestCode) -> bool {
     })
 }
 
-/// Makes the running guest yield, if a signal has interrupted it between two of its instructions; returns whether it will.
+/// Whether a signal has interrupted the running guest between two of its instructions.
 ///
 /// # Safety
 /// As for [`interrupt`].
-pub(super) unsafe fn suspend(context: *mut c_void, code: &GuestCode) -> bool {
+pub(super) unsafe fn can_suspend(context: *const c_void, code: &GuestCode) -> bool {
     let is_running = RUN.with(|run| run.vmctx.load(Relaxed) != 0);
     // SAFETY: by this function's contract.
-    let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
-    let pc = registers[libc::REG_RIP as usize] as usize;
-    let suspends = is_running && code.contains(pc);
-    if suspends {
-        // SAFETY: as in `interrupt`.
-        unsafe { redirect(registers) };
-    }
-    suspends
+    let registers = unsafe { &(*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };
+    is_running && code.contains(registers[libc::REG_RIP as usize] as usize)
+}
+
+/// Makes that guest yield.
+///
+/// # Safety
+/// [`can_suspend`] has said yes to this context.
+pub(super) unsafe fn suspend(context: *mut c_void) {
+    // SAFETY: by this function's contract; as in `interrupt`.
+    unsafe { redirect(&mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs) };
 }
 
 /// Makes a guest continue in the trampoline.

@@ -49,7 +49,7 @@ mod stress;
 mod testing;
 mod timer;
 
-pub use alarm::{Interrupter, RETRY_NS, fired, no_later_than, request, suspend};
+pub use alarm::{Interrupter, RETRY_NS, can_suspend, fired, no_later_than, request, suspend};
 pub use guest_code::{Bodies, GuestProgram};
 pub use layout::Compile;
 pub use mechanism::{Mechanism, configure};

@@ -20,6 +20,8 @@ pub(super) unsafe fn interrupt(_context: *mut c_void, _code: &GuestCode) -> bool
     false
 }
 
-pub(super) unsafe fn suspend(_context: *mut c_void, _code: &GuestCode) -> bool {
+pub(super) unsafe fn can_suspend(_context: *const c_void, _code: &GuestCode) -> bool {
     false
 }
+
+pub(super) unsafe fn suspend(_context: *mut c_void) {}

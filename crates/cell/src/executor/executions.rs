@@ -11,7 +11,7 @@ use crate::ending::{Cause, Programs};
 use crate::execution::{Running, StoppedProgram};
 use crate::exit::Exit;
 use crate::local;
-use crate::memory::{self, AwaitedPage, region};
+use crate::memory::{self, AwaitedTransfer, region};
 use crate::pools::DirtyRanges;
 use crate::programs::{self, Request};
 use crate::steps::{begin, step};
@@ -38,8 +38,8 @@ struct Execution {
     flag: Arc<WakeFlag<Command, WakePriority>>,
     waker: Waker,
     main: bool,
-    /// The page for which it was suspended.
-    awaited: Option<AwaitedPage>,
+    /// The transfer for which it was suspended.
+    awaited: Option<AwaitedTransfer>,
     /// If it answers requests: what it shares with its tenant's maintenance task, and its group.
     worker: Option<(Arc<Worker>, GroupId)>,
 }
@@ -181,9 +181,9 @@ impl Executor {
             self.executions.dispatcher.block(turn.task, now, None);
             return;
         }
-        if let Some(page) = execution.awaited.take() {
+        if let Some(transfer) = execution.awaited.take() {
             execution.flag.begin_poll();
-            execution.awaited = page.put(&mut Context::from_waker(&execution.waker));
+            execution.awaited = transfer.put(&mut Context::from_waker(&execution.waker));
             let woken = execution.flag.end_poll();
             if execution.awaited.is_some() {
                 // Something else has woken a program that stands at an instruction of its own.
@@ -247,11 +247,11 @@ impl Executor {
                 self.ended(id, exit, stopped);
             }
             (Poll::Pending, None) => {
-                let page = wanted.and_then(|wanted| self.await_page(root, wanted, &waker));
-                let is_awaiting = page.is_some();
+                let transfer = wanted.and_then(|wanted| self.await_transfer(root, wanted, &waker));
+                let is_awaiting = transfer.is_some();
                 if let Some(execution) = self.executions.all.get_mut(&id) {
                     execution.running = Some(running);
-                    execution.awaited = page;
+                    execution.awaited = transfer;
                 }
                 // The engine wakes whatever it has suspended.
                 if is_awaiting || !woken {
@@ -278,14 +278,14 @@ impl Executor {
         }
     }
 
-    /// Has a page read for an execution of this top-level tenant; returns it if it has to be waited for.
-    fn await_page(&self, root: u64, wanted: Wanted, waker: &Waker) -> Option<AwaitedPage> {
+    /// Has a transfer made for an execution of this top-level tenant; returns it if it has to be waited for.
+    fn await_transfer(&self, root: u64, wanted: Wanted, waker: &Waker) -> Option<AwaitedTransfer> {
         let root = self.roots.get(&root)?;
         let account = local::with(|local| {
             let group = local.kernel.group_of(root.tenant).ok()?;
             local.files.get(&group).cloned()
         })?;
-        AwaitedPage::begin(wanted, &account).put(&mut Context::from_waker(waker))
+        AwaitedTransfer::begin(wanted, &account).put(&mut Context::from_waker(waker))
     }
 
     /// Charges a top-level tenant for what I/O threads have done for it since its last turn.

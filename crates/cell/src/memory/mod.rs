@@ -19,7 +19,6 @@ mod attaching;
 mod available;
 mod data;
 mod denied;
-mod fetch;
 mod grants;
 mod growth;
 mod paged;
@@ -30,6 +29,7 @@ pub(crate) mod region;
 mod shared;
 mod state;
 mod tenancy;
+mod transfer;
 mod unheld;
 
 /// The memory that the host can spare.
@@ -41,13 +41,14 @@ pub use tenancy::{MemoryUse, swap_for};
 pub use unheld::Unheld;
 
 pub(crate) use data::{DataSet, Mapped, map_data};
-pub(crate) use fetch::{AwaitedPage, begin_poll, end_poll};
 pub(crate) use paged::{Ahead, Memories, claim, detach, for_tenant, make_ahead};
 pub(crate) use parts::Left;
 pub(crate) use shared::{Joining, join_image, lock_step, shared};
 pub(crate) use state::Tenancy;
 pub(crate) use tenancy::{admit, end, lend, page_class, reserve_step, restore, usage};
+pub(crate) use transfer::{AwaitedTransfer, begin_poll, end_poll};
 
+use crate::host::io::pool::MOST_TENANTS;
 use crate::meter::Held;
 use crate::profile::Profile;
 use crate::steps::{begin, caps, on_fault, step};
@@ -134,6 +135,7 @@ pub(crate) fn enter(
     options.handlers = Handlers {
         on_denied: denied::on_denied,
         on_fault,
+        can_suspend: leasehold_preempt::can_suspend,
         suspend: leasehold_preempt::suspend,
     };
     if let Some(swap) = &held.swap {
@@ -143,8 +145,10 @@ pub(crate) fn enter(
                 swap.bytes
             )
         })?;
-        // Whole clusters, and one of which pages are written out anew.
-        let pages = pages.saturating_add(2 * CLUSTER as u32);
+        // Whole clusters, one of which pages are written out anew, and those that threads are writing.
+        options.clusters_at_once = MOST_TENANTS as u32;
+        let more = (2 + options.clusters_at_once) * CLUSTER as u32;
+        let pages = pages.saturating_add(more);
         let file = SwapFile::create(&swap.path, pages).map_err(Unheld::Swap)?;
         options.store = Some(Box::new(file));
     }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use leasehold_pager::{
-    AreaId, AttachmentId, Backend, Frame, Held, MemoryBackend, Page, StoreError,
+    AreaId, AttachmentId, Backend, Frame, Held, MemoryBackend, Page, StoreError, Writing,
 };
 
 /// A change of a page table.
@@ -80,7 +80,7 @@ impl Backend for Watched {
         self.memory.mark_dirty(held);
     }
 
-    fn write(&mut self, cluster: &[Held]) -> Result<(), StoreError> {
+    fn write(&mut self, cluster: &[Held]) -> Result<Writing, StoreError> {
         self.memory.write(cluster)
     }
 

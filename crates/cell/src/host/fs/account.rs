@@ -5,7 +5,7 @@ use super::disk::Disk;
 use super::limit::{CLOSING, Promise};
 use super::young::YoungDirectories;
 use crate::disk_use::DiskUse;
-use crate::host::io::{Io, pool};
+use crate::host::io::{Io, Turns, pool};
 use crate::refusals::{Refusals, Reservation};
 use leasehold_crossing::OutputTime;
 use leasehold_lease::Lease;
@@ -30,6 +30,7 @@ pub(crate) struct Account {
     closing_cpu_ns: AtomicU64,
     output: OutputTime,
     io: Arc<Io>,
+    turns: Arc<Turns>,
     refusals: Arc<Refusals>,
     disk: Disk,
     young: YoungDirectories,
@@ -66,6 +67,7 @@ impl Account {
             closing_cpu_ns: AtomicU64::new(0),
             output: OutputTime::default(),
             io,
+            turns: Arc::default(),
             promise,
             thread,
         }
@@ -96,6 +98,11 @@ impl Account {
     /// Returns the refusals of the tenant's lease.
     pub(crate) fn refusals(&self) -> &Refusals {
         &self.refusals
+    }
+
+    /// Returns the executions of the tenant that wait for a transfer of its pages.
+    pub(crate) fn turns(&self) -> &Arc<Turns> {
+        &self.turns
     }
 
     /// Returns the threads that work for the tenant.

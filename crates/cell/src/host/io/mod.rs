@@ -1,4 +1,5 @@
-//! Threads for calls that may block ([`pool`]), and one that closes files ([`reaper`]).
+//! Threads for calls that may block ([`pool`]), and one that closes files ([`reaper`]); executions that wait for a
+//! job of another one ([`Turns`]).
 //!
 //! A job is one or a few system calls, with all that they need: nothing of it refers to the guest, which
 //! may be ended while the call is being made. The processor time of each job is the tenant's
@@ -6,6 +7,9 @@
 
 pub(crate) mod pool;
 pub(crate) mod reaper;
+mod turns;
+
+pub(crate) use turns::Turns;
 
 use super::fs::account::Account;
 use leasehold_crossing::Mutex;

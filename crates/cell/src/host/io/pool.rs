@@ -27,6 +27,9 @@ pub(crate) const MOST_THREADS: usize = 512;
 /// Threads that a tenant is promised: for a call, and for closing files.
 const PROMISED: usize = 2;
 
+/// Tenants of a cell that may have calls which block.
+pub(crate) const MOST_TENANTS: usize = MOST_THREADS / PROMISED;
+
 /// Threads that tenants have beyond those.
 const MOST_FURTHER: usize = 128;
 
