@@ -8,7 +8,7 @@
 use crate::GuestContext;
 use crate::clock::monotonic_ns;
 use crate::testing::{Program, engine_config};
-use crate::{Mechanism, Preemption};
+use crate::{Mechanism, Preemption, can_suspend, suspend};
 use leasehold_reserve::simulate::SplitMix;
 use leasehold_slots::slot::SlotPool;
 use leasehold_slots::stack::StackPool;
@@ -16,7 +16,9 @@ use leasehold_wasm::code::Code;
 use leasehold_wasm::exceptions::catch_in_every_frame;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
+use std::time::Duration;
 use wasmtime::{Caller, Engine, Instance, Linker, Module, Store, Trap};
 
 const GUEST: &str = include_str!("stress.wat");
@@ -438,6 +440,59 @@ fn an_injected_yield_changes_no_result_wherever_it_comes() {
 #[test]
 fn an_epoch_yield_changes_no_result_wherever_it_comes() {
     assert!(preempt_and_kill(Mechanism::Epochs, 20_000) > 100);
+}
+
+/// Guests that [`suspend_guest`] has suspended.
+static SUSPENDED: AtomicU64 = AtomicU64::new(0);
+
+/// Does what the handler of a fault does, wherever the signal comes.
+extern "C" fn suspend_guest(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
+    // SAFETY: this is the handler, and the context is its own; nothing runs between the two calls.
+    unsafe {
+        if can_suspend(context) {
+            suspend(context);
+            SUSPENDED.fetch_add(1, Relaxed);
+        }
+    }
+}
+
+#[test]
+fn a_guest_that_a_handler_suspends_goes_on_where_it_was_interrupted() {
+    // SAFETY: all-zero is a valid value, the handler has the signature that `SA_SIGINFO` promises, and no other test
+    // uses the signal.
+    unsafe {
+        let mut action: libc::sigaction = std::mem::zeroed();
+        action.sa_sigaction = suspend_guest as *const () as usize;
+        action.sa_flags = libc::SA_SIGINFO | libc::SA_ONSTACK | libc::SA_RESTART;
+        assert_eq!(
+            libc::sigaction(libc::SIGUSR2, &action, std::ptr::null_mut()),
+            0
+        );
+    }
+    let host = Host::new(Mechanism::Injected);
+    let mut random = SplitMix::new(11);
+    let mut guests: Vec<_> = (0..6).map(|i| host.worker(SplitMix::new(i + 1))).collect();
+    // SAFETY: it has no preconditions.
+    let this = unsafe { libc::pthread_self() };
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_over.load(Relaxed) {
+                // SAFETY: the thread lives until the scope is over.
+                unsafe { libc::pthread_kill(this, libc::SIGUSR2) };
+                std::thread::sleep(Duration::from_micros(20));
+            }
+        });
+        while SUSPENDED.load(Relaxed) < 20_000 {
+            let chosen = random.below(6) as usize;
+            assert!(host.poll(&mut guests[chosen]).is_pending());
+            if random.below(64) == 0 {
+                guests[chosen] = host.worker(SplitMix::new(random.bits()));
+            }
+            host.clean();
+        }
+        is_over.store(true, Relaxed);
+    });
 }
 
 /// A host whose function `next` is this one, and a guest of it that is to run `function`.
