@@ -44,7 +44,7 @@
 //! |---|---|
 //! | the door for a cell: reservations, areas, attachments | `paging`; policy and mechanism together: `engine` |
 //! | a fault: the signal, its decision, what cannot be served | `signal`, `fault`, `refusal` |
-//! | the policy's decisions, carried out | `backend`; mapping ahead: `ahead`; calls that neighbours share: `batch` |
+//! | the policy's decisions, carried out | `backend`, writing pages out: `backend::write_out`; mapping ahead: `ahead`; calls that neighbours share: `batch` |
 //! | putting pages into page tables, and protecting them | `userfault`; what is in them: `present` |
 //! | areas: their memory, and where they are attached | `memory`, `page_file`, `attached`, `holders` |
 //! | copy on write | `copied` |
