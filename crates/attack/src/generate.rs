@@ -136,6 +136,7 @@ impl<'a> Generator<'a> {
             budget_ms: [1, 5, 20, 50][self.below(4)],
             memory_mib: [2, 8, 64, 256][self.below(4)],
             reserved: self.rng.u8(..4) == 0,
+            pages: self.rng.u8(..3) == 0,
         }
     }
 

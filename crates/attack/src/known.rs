@@ -4,11 +4,11 @@
 //! `guests/attacks`, where the tests of each have them from, too.
 
 use crate::plan::{Form, Plan};
-use crate::scene::{Attackers, HOST_BYTES, HeldForPaging};
+use crate::scene::{Attackers, HOST_BYTES, HeldForPaging, page};
 use crate::steps::recipe;
 use crate::{Offers, render};
 use anyhow::{Context, Result};
-use leasehold_lease::{ByteSize, Lease, MemoryKind, Nanoseconds, Paging, SharedPages};
+use leasehold_lease::{ByteSize, Lease, Nanoseconds};
 use std::path::Path;
 use std::time::Duration;
 
@@ -267,17 +267,12 @@ impl Known {
             Source::Text(text) => text.as_bytes().to_vec(),
             Source::Made(make) => make().with_context(|| self.name)?,
         };
-        let tenants = self.tenants as u64;
-        let held = lease.memory.paging.map(|paging| HeldForPaging {
-            bytes: (tenants + 2) * lease.memory.reserve.get(),
-            swap: (tenants + 2) * leasehold_cell::memory::swap_for(paging.limit),
-        });
         Ok(Attackers {
             program,
-            lease,
             tenants: self.tenants,
             lives: Duration::from_millis(self.lives_ms),
-            held,
+            held: HeldForPaging::for_tenants(self.tenants as u64, &lease),
+            lease,
         })
     }
 }
@@ -310,14 +305,7 @@ fn disk(lease: &mut Lease, bytes: u64, names: u32) -> Result<()> {
 
 fn pages(lease: &mut Lease, bytes: u64, limit: u64) -> Result<()> {
     budget(lease, 2_000)?;
-    reserve(lease, bytes)?;
-    lease.memory.paging = Some(Paging {
-        limit: ByteSize::new(limit).context("a size")?,
-        kind: MemoryKind::Hard,
-        shared: SharedPages::Conserve,
-        mappings: Paging::MAPPINGS,
-    });
-    Ok(())
+    page(lease, bytes, limit)
 }
 
 /// Calls itself until its stack is used up. A text may not be so long.

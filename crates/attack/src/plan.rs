@@ -38,6 +38,9 @@ pub struct Terms {
     pub memory_mib: u32,
     /// Whether it has a reservation of 1 ms in every 10 ms, of the lowest priority.
     pub reserved: bool,
+    /// Whether it pages: it has a mebibyte of its memory reserved.
+    #[serde(default)]
+    pub pages: bool,
 }
 
 /// The behaviour of a component's `cabi_realloc`.

@@ -5,7 +5,7 @@ use crate::plan::Plan;
 use crate::score::Observation;
 use anyhow::{Context, Result};
 use std::io::{Read, Write};
-use std::os::unix::process::ExitStatusExt as _;
+use std::os::unix::process::{CommandExt as _, ExitStatusExt as _};
 use std::path::PathBuf;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::channel;
@@ -53,6 +53,8 @@ impl Player {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())
+            // An interrupt from the keyboard ends the search, and is nothing that the attack did.
+            .process_group(0)
             .spawn()
             .with_context(|| format!("starting {}", self.program.display()))?;
         if let Some(mut input) = child.stdin.take() {

@@ -13,7 +13,7 @@ use leasehold_cell::{
     Cell, CellConfig, Destination, Directory, Lease, Output, StartRequest, Surroundings,
     TenantHandle,
 };
-use leasehold_lease::{ByteSize, Cpu, Nanoseconds};
+use leasehold_lease::{ByteSize, Cpu, MemoryKind, Nanoseconds, Paging, SharedPages};
 use std::io::Write;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -65,6 +65,16 @@ pub(crate) struct HeldForPaging {
     pub(crate) swap: u64,
 }
 
+impl HeldForPaging {
+    /// What so many tenants with this lease need, if they page.
+    pub(crate) fn for_tenants(tenants: u64, lease: &Lease) -> Option<Self> {
+        lease.memory.paging.map(|paging| Self {
+            bytes: (tenants + 2) * lease.memory.reserve.get(),
+            swap: (tenants + 2) * leasehold_cell::memory::swap_for(paging.limit),
+        })
+    }
+}
+
 impl Attackers {
     /// The attacker of a plan.
     fn planned(plan: &Plan) -> Result<Self> {
@@ -73,12 +83,13 @@ impl Attackers {
             Ending::Kill(us) => Duration::from_micros(us.into()),
             Ending::Return | Ending::Trap | Ending::Overflow => MOST,
         };
+        let lease = terms(&plan.terms)?;
         Ok(Self {
             program,
-            lease: terms(&plan.terms)?,
             tenants: 1,
             lives,
-            held: None,
+            held: HeldForPaging::for_tenants(1, &lease),
+            lease,
         })
     }
 
@@ -235,12 +246,31 @@ fn attack(
     Ok(())
 }
 
+/// What an attacker that pages has reserved of its memory.
+const RESERVED_BYTES: u64 = 1 << 20;
+
+/// Has tenants with this lease page: so many bytes are reserved of a limit.
+pub(crate) fn page(lease: &mut Lease, reserved: u64, limit: u64) -> Result<()> {
+    lease.memory.reserve = ByteSize::new(reserved).context("a size")?;
+    lease.memory.paging = Some(Paging {
+        limit: ByteSize::new(limit).context("a size")?,
+        kind: MemoryKind::Hard,
+        shared: SharedPages::Conserve,
+        mappings: Paging::MAPPINGS,
+    });
+    Ok(())
+}
+
 fn terms(terms: &Terms) -> Result<Lease> {
     let mut lease = Lease::default();
     let budget = u64::from(terms.budget_ms) * 1_000_000;
     lease.reclaim.budget = Nanoseconds::new(budget).context("a budget")?;
     lease.memory.reserve = ByteSize::new(u64::from(terms.memory_mib) << 20).context("a size")?;
     lease.memory.host = Some(ByteSize::new(HOST_BYTES).context("a size")?);
+    if terms.pages {
+        let limit = lease.memory.reserve.get();
+        page(&mut lease, RESERVED_BYTES, limit)?;
+    }
     if terms.reserved {
         lease.cpu = Some("budget=1ms,period=10ms,priority=1".parse()?);
     }

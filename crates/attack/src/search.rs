@@ -7,6 +7,7 @@ use crate::play::Player;
 use crate::score::{Measure, Observation};
 use crate::shrink::smaller;
 use anyhow::Result;
+use std::ops::ControlFlow;
 use std::time::{Duration, Instant};
 
 /// Plans that are kept to be changed.
@@ -67,11 +68,11 @@ pub struct Progress {
 }
 
 impl Search {
-    /// Searches, and tells `progress` of each plan.
+    /// Searches, and tells `follow` of each plan, after which it says whether to go on.
     ///
     /// # Errors
     /// When processes cannot be started.
-    pub fn run(&self, progress: &mut dyn FnMut(Progress)) -> Result<Found> {
+    pub fn run(&self, follow: &mut dyn FnMut(Progress) -> ControlFlow<()>) -> Result<Found> {
         let offers = Offers::all()?;
         let mut generator = Generator::new(&offers, self.seed);
         let began = Instant::now();
@@ -95,15 +96,18 @@ impl Search {
             found.played += 1;
             found.refused += u64::from(observation.refused.is_some());
             let score = observation.score();
-            progress(Progress {
+            if observation.refused.is_none() {
+                self.look(&plan, &observation, &mut found)?;
+                keep(&mut kept, score, plan);
+            }
+            let next = follow(Progress {
                 elapsed: began.elapsed(),
                 played: found.played,
                 finds: found.finds.len(),
                 score,
             });
-            if observation.refused.is_none() {
-                self.look(&plan, &observation, &mut found)?;
-                keep(&mut kept, score, plan);
+            if next.is_break() {
+                break;
             }
         }
         found
@@ -206,6 +210,7 @@ mod tests {
                 budget_ms,
                 memory_mib: 1,
                 reserved: false,
+                pages: false,
             },
             realloc: Realloc::Place,
             blocks: Vec::new(),

@@ -32,6 +32,7 @@ pub(crate) fn smaller(plan: &Plan) -> Vec<Plan> {
     offer(&|plan| plan.realloc = Realloc::Place);
     offer(&|plan| plan.ending = Ending::Return);
     offer(&|plan| plan.terms.reserved = false);
+    offer(&|plan| plan.terms.pages = false);
     smaller
 }
 
@@ -73,6 +74,7 @@ mod tests {
                 budget_ms: 1,
                 memory_mib: 2,
                 reserved: true,
+                pages: false,
             },
             realloc: Realloc::Loop,
             blocks: vec![

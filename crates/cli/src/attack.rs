@@ -2,6 +2,7 @@
 
 use crate::calibrate::profile_or_calibrate;
 use crate::exit::Failure;
+use crate::interrupt::Interrupt;
 use crate::output::{say, tell};
 use anyhow::Context as _;
 use comfy_table::{Cell, CellAlignment, Table, presets};
@@ -12,6 +13,7 @@ use leasehold_attack::{
 use leasehold_lease::Nanoseconds;
 use serde_json::{Value, json};
 use std::io::IsTerminal as _;
+use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -25,7 +27,7 @@ Examples:
   leasehold attack --known
 
 It plays random programs in a cell, beside a victim and a neighbour, and compares what it measures
-with what was promised.
+with what was promised. An interrupt ends the search after the present attack; what was found is told.
 TIME is a number and a unit: 30s, 3600s.
 
 Exit codes: 0 no promise was broken; 1 one was; 3 only times were longer than promised, which a busy
@@ -91,7 +93,14 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         player,
     };
     let mut shown = Shown::default();
-    let found = search.run(&mut |progress| shown.show(progress))?;
+    let interrupt = Interrupt::listen()?;
+    let found = search.run(&mut |progress| {
+        shown.show(progress);
+        match interrupt.is_told() {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
+        }
+    })?;
     shown.end();
     for find in &found.finds {
         write(&arguments.out, find)?;

@@ -1,7 +1,9 @@
 //! `leasehold attack --known`: each attack that once got through breaks nothing that is counted.
 
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use std::process::Command;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 fn known(names: &[&str]) -> (Option<i32>, String, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
@@ -41,4 +43,31 @@ fn an_attack_that_is_not_known_is_named_with_those_that_are() {
         errors.contains("\"nothing\"") && errors.contains("long-path"),
         "{errors}"
     );
+}
+
+#[test]
+fn a_search_that_is_interrupted_tells_what_it_found() {
+    let mut search = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    search.args(["attack", "--for", "3600s", "--json", "--out"]);
+    let out = tempfile::tempdir().expect("a directory");
+    search.arg(out.path()).stdout(Stdio::piped());
+    let search = search.spawn().expect("starts");
+    while !catches_interrupts(search.id()) {
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    // Some attacks.
+    std::thread::sleep(Duration::from_secs(3));
+    kill_process(Pid::from_child(&search), Signal::INT).expect("it runs");
+    let output = search.wait_with_output().expect("ends");
+    let found: Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    assert!(found["played"].as_u64() > Some(0), "{found}");
+    assert!(matches!(output.status.code(), Some(0 | 1 | 3)));
+}
+
+/// Whether the process has a handler for SIGINT: it calibrates before it has, on a new host.
+fn catches_interrupts(process: u32) -> bool {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));
+    let caught = u64::from_str_radix(caught.expect("a mask").trim(), 16).expect("hexadecimal");
+    caught & 1 << (Signal::INT.as_raw() - 1) != 0
 }

@@ -87,6 +87,7 @@ pub(crate) fn plan(form: Form, line: &str, known: &[Offer]) -> Result<Plan> {
             budget_ms: 1000,
             memory_mib: 64,
             reserved: false,
+            pages: false,
         },
         realloc: Realloc::Place,
         blocks,
