@@ -42,6 +42,19 @@ pub enum StartError {
 }
 
 impl StartError {
+    /// Whether there was too little of something that another tenant may give back when it ends.
+    pub fn is_shortage(&self) -> bool {
+        match self {
+            Self::Processor(_) | Self::Memory(_) | Self::Full(_) => true,
+            Self::Lease { .. }
+            | Self::Surroundings(_)
+            | Self::Program(_)
+            | Self::Killed
+            | Self::Late(_)
+            | Self::CellEnded => false,
+        }
+    }
+
     /// Why a tenant was refused. If `budget` did not pay for something, `enough_ns` is the smallest
     /// budget that would have, where it is known.
     pub(crate) fn refused(budget: Nanoseconds, enough_ns: Option<u64>, errno: Errno) -> Self {

@@ -228,6 +228,27 @@ fn a_request_waits_for_a_tenant_that_is_started_before_its_earlier_life_is_over(
 }
 
 #[test]
+fn an_order_to_start_waits_for_what_a_replaced_life_still_has() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let memory = |mebibytes: u32| format!("memory = {{ reserve = \"{mebibytes}MiB\" }}");
+    let leases = "[cell]\nmemory = \"96MiB\"\n".to_owned()
+        + LISTENER
+        + &table("shop", "/*", &memory(32))
+        + &table("other", "/env", &memory(64));
+    let node = Node::start_in(directory, &leases, &["--unadmitted"]);
+    node.done(&["kill", "other"]);
+    std::thread::scope(|scope| {
+        scope.spawn(|| node.get("/sleep?ms=2000"));
+        let active = || node.json(&["ps"])["tenants"][0]["http"]["active"] == 1;
+        until("the request is under way", active);
+        node.done(&["replace", "shop"]);
+        // Both lives of the other tenant have 64 of the 96 MiB now.
+        node.done(&["start", "other"]);
+        assert_eq!(node.get("/env").0, 200);
+    });
+}
+
+#[test]
 fn no_program_makes_the_message_of_its_refusal_long() {
     let node = Node::start(&[]);
     let line = format!("(module {}", "(".repeat(4 << 20));

@@ -486,7 +486,7 @@ impl Supervisor {
             ward.leaving.extend(ward.life.take());
             let cause = Cause::Order { before };
             if let Err(error) = self.start_anew(at, cause) {
-                self.not_started(at, before, &error);
+                self.order_refused(at, before, &error);
             }
         }
         self.keep();

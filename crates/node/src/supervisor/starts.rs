@@ -74,13 +74,7 @@ impl Supervisor {
         };
         let ward = &self.wards[at];
         if !ward.leaving.is_empty() || ward.birth.is_some() || self.is_succeeded(ward) {
-            let ward = &mut self.wards[at];
-            // A request may follow the order at once: it waits, too.
-            if let Some(site) = &ward.site {
-                site.set_lane(intake.as_ref().map(|intake| intake.lane().clone()));
-            }
-            ward.pending = Some(intake);
-            ward.tell_begun(Ok(()));
+            self.await_lives(at, intake);
             return Ok(());
         }
         let birth = self.begin(&self.wards[at], intake, cause)?;
@@ -149,14 +143,38 @@ impl Supervisor {
             Cause::Revival { pending, .. } if is_wanted && !is_killed => {
                 self.refused(at, &error, pending);
             }
-            Cause::Order { before } => return self.not_started(at, before, &error),
+            Cause::Order { before } => return self.order_refused(at, before, &error),
             Cause::Revival { .. } | Cause::Change => {}
         }
         self.wards[at].tell_begun(Err((&error).into()));
     }
 
+    /// An operator's order to start a tenant cannot be done. If it lacks what lives have that are ending, such as those
+    /// that a replacement has left, it is done after them.
+    pub(super) fn order_refused(&mut self, at: usize, before: Desired, error: &StartError) {
+        let is_wanted = self.wards[at].desired == Desired::Running && !self.is_draining;
+        if !(is_wanted && error.is_shortage() && self.frees()) {
+            return self.not_started(at, before, error);
+        }
+        let pending = self.wards[at].pending.take();
+        let intake = pending.unwrap_or_else(|| self.next_intake(&self.wards[at]));
+        self.await_lives(at, intake.clone());
+        self.refused(at, error, Some(intake));
+    }
+
+    /// The next life of a tenant begins when others are over.
+    fn await_lives(&mut self, at: usize, intake: Option<Intake>) {
+        let ward = &mut self.wards[at];
+        // A request may follow the order at once: it waits, too.
+        if let Some(site) = &ward.site {
+            site.set_lane(intake.as_ref().map(|intake| intake.lane().clone()));
+        }
+        ward.pending = Some(intake);
+        ward.tell_begun(Ok(()));
+    }
+
     /// Tells that an operator's order to start a tenant was refused, which has changed nothing.
-    pub(super) fn not_started(&mut self, at: usize, before: Desired, error: &StartError) {
+    fn not_started(&mut self, at: usize, before: Desired, error: &StartError) {
         let ward = &mut self.wards[at];
         // Unless an operator has ordered something else meanwhile: to stop it, or to start it again after that.
         if ward.desired == Desired::Running && ward.pending.is_none() {
