@@ -64,7 +64,12 @@ pub(crate) fn check_directories(tenant: &TenantSpec) -> Result<(), Failure> {
     {
         None => Ok(()),
         Some(missing) => Err(Failure::Missing(format!(
-            "no such directory: {}",
+            "tenant.{}.dirs: {}: {}",
+            tenant.name,
+            match missing.host.exists() {
+                true => "not a directory",
+                false => "no such directory",
+            },
             missing.host.display()
         ))),
     }

@@ -99,6 +99,15 @@ impl CellOptions {
             return Err(Failure::Refused(format!("{}: {why}", leases.display())));
         }
         let host = Host::look();
+        if let (Some(held), Some(spare)) = (file.memory, host.spare)
+            && held.get() > spare
+        {
+            return Err(Failure::Refused(format!(
+                "{}: cell.memory: found {} bytes; allowed: at most {spare}, which the host can spare now",
+                leases.display(),
+                held.get()
+            )));
+        }
         let available = transit::available(host.spare, file.memory);
         let transit = Transit::among(&file.tenants, available);
         if let (false, false, Some(why)) = (transit.fits(), self.unadmitted, transit.text()) {

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[derive(Debug, thiserror::Error)]
 pub enum OutgoingError {
     /// A file of certificates cannot be read, or has none.
-    #[error("{}: {reason}", file.display())]
+    #[error("outgoing.ca: {}: {reason}", file.display())]
     Certificates {
         /// The file.
         file: PathBuf,
