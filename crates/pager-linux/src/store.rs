@@ -4,6 +4,7 @@ use leasehold_door::{Call, pass};
 use leasehold_pager::{CLUSTER, PAGE};
 use std::fs::File;
 use std::io::{self, IoSlice};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::sync::Arc;
 
 use rustix::io::Errno;
@@ -30,6 +31,10 @@ impl StoreFile {
     /// One for a store that is in a file.
     pub fn new(file: Arc<File>) -> Self {
         Self(file)
+    }
+
+    pub(crate) fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 
     /// Reads the page at `offset`.

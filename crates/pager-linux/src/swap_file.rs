@@ -1,4 +1,4 @@
-//! A swap file: one per node, on blocks that are allocated when it is made.
+//! A swap file: one per node, on blocks that are written when it is made.
 
 use leasehold_door::{Call, pass};
 use std::fs::File;
@@ -11,7 +11,8 @@ use leasehold_pager::PAGE;
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 
-use crate::store::{Store, StoreFile};
+use crate::memory::Staging;
+use crate::store::{Store, StoreFile, write_all};
 
 /// A swap file that could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -52,13 +53,13 @@ const IN_MEMORY: [(u32, &str); 3] = [
 /// memory.
 #[derive(Debug)]
 pub struct SwapFile {
-    file: Arc<File>,
+    file: StoreFile,
     pages: u32,
 }
 
 impl SwapFile {
     /// Makes a file for `pages` pages at `path`, where nothing may be, readable by this user only,
-    /// allocates its blocks, and removes its name.
+    /// allocates and writes its blocks, and removes its name. Takes as long as the disk needs for them.
     ///
     /// # Errors
     /// [`SwapFileError`] names what failed: the file exists, the file system is full, is in memory, or
@@ -92,10 +93,9 @@ impl SwapFile {
                 .map_err(io::Error::from)
                 .map_err(failed("allocate"))?;
         }
-        Ok(SwapFile {
-            file: Arc::new(file),
-            pages,
-        })
+        let file = StoreFile::new(Arc::new(file));
+        fill(&file, pages).map_err(failed("write"))?;
+        Ok(SwapFile { file, pages })
     }
 
     /// Checks what can be known before a swap file is made at `path`: its directory is [on a disk](Self::is_on_disk), and
@@ -144,6 +144,31 @@ impl SwapFile {
     }
 }
 
+/// Pages that are written in one go when the file is made.
+const AT_ONCE: u32 = 1 << 10;
+
+/// Writes all of a file. Blocks that are only allocated are marked as written at their first write, under a lock of the
+/// file that every other transfer takes as well: a cell was seen to wait for it for more than a second, beside tenants
+/// that kept the disk busy.
+fn fill(file: &StoreFile, pages: u32) -> io::Result<()> {
+    let zeros = Staging::new(AT_ONCE.min(pages.max(1)))?;
+    let mut from = 0;
+    while from < pages {
+        let to = pages.min(from.saturating_add(AT_ONCE));
+        let offset = u64::from(from) * PAGE;
+        write_all(zeros.read(0, (to - from) as usize), |done, rest| {
+            pass(Call::MakeSwap)?;
+            Ok(rustix::io::pwrite(
+                file.as_fd(),
+                rest,
+                offset + done as u64,
+            )?)
+        })?;
+        from = to;
+    }
+    Ok(())
+}
+
 impl Store for SwapFile {
     fn pages(&self) -> u32 {
         self.pages
@@ -151,15 +176,15 @@ impl Store for SwapFile {
 
     fn read_at(&mut self, offset: u64, into: &mut [u8]) -> io::Result<usize> {
         pass(Call::ReadSwap)?;
-        Ok(rustix::io::pread(&self.file, into, offset)?)
+        Ok(rustix::io::pread(self.file.as_fd(), into, offset)?)
     }
 
     fn write_at(&mut self, offset: u64, from: &[u8]) -> io::Result<usize> {
         pass(Call::WriteSwap)?;
-        Ok(rustix::io::pwrite(&self.file, from, offset)?)
+        Ok(rustix::io::pwrite(self.file.as_fd(), from, offset)?)
     }
 
     fn file(&self) -> Option<StoreFile> {
-        Some(StoreFile::new(self.file.clone()))
+        Some(self.file.clone())
     }
 }
