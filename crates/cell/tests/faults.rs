@@ -741,3 +741,58 @@ fn tasks_that_wait_for_the_same_room_all_get_it_and_find_what_they_wrote() {
     other.kill();
     assert_eq!(end_of(&other), Exit::Killed);
 }
+
+/// What host code visits of a page that is out, in a call or an instruction.
+const VISITS: [&str; 6] = [
+    "(drop (call $random (local.get $at) (i32.const 8)))",
+    "(drop (call $random (i32.const 0) (i32.const 0x40000)))",
+    "(drop (call $args (local.get $at) (i32.add (local.get $at) (i32.const 4))))",
+    "(memory.fill (local.get $at) (i32.const 1) (i32.const 8))",
+    "(memory.copy (i32.const 0x40000) (local.get $at) (i32.const 8))",
+    "(i32.store (i32.const 0x40020) (local.get $at))
+     (i32.store (i32.const 0x40024) (i32.const 8))
+     (drop (call $write (i32.const 1) (i32.const 0x40020) (i32.const 1) (i32.const 0x40030)))",
+];
+
+/// Writes to each of 64 pages, and then has the host visit each, for ever.
+fn visited(visit: &str) -> String {
+    format!(
+        r#"(module
+          (import "wasi_snapshot_preview1" "random_get" (func $random (param i32 i32) (result i32)))
+          (import "wasi_snapshot_preview1" "args_sizes_get" (func $args (param i32 i32) (result i32)))
+          (import "wasi_snapshot_preview1" "fd_write"
+            (func $write (param i32 i32 i32 i32) (result i32)))
+          (memory (export "memory") 5)
+          (func (export "_start") (local $at i32)
+            (loop $rounds
+              (local.set $at (i32.const 0))
+              (loop $fill
+                (i32.store (local.get $at) (i32.const 1))
+                (br_if $fill (i32.lt_u
+                  (local.tee $at (i32.add (local.get $at) (i32.const 4096))) (i32.const 0x40000))))
+              (local.set $at (i32.const 0))
+              (loop $visit
+                {visit}
+                (br_if $visit (i32.lt_u
+                  (local.tee $at (i32.add (local.get $at) (i32.const 4096))) (i32.const 0x40000))))
+              (br $rounds))))"#
+    )
+}
+
+#[test]
+fn a_disk_that_does_not_answer_holds_up_no_others_where_host_code_needs_the_page() {
+    let _alone = alone();
+    let cell = Pagers(held(2 * MIB, 8 * MIB));
+    let spin = "(module (func (export \"_start\") (loop (br 0))))";
+    let other = cell.start(spin, lease(100_000, 1024));
+    let gate = Gate::shut(Call::ReadSwap);
+    let waiting = VISITS.map(|visit| {
+        let lease = paging(100_000, 32 * 4096, 80 * 4096, SharedPages::Conserve);
+        cell.start(&visited(visit), lease)
+    });
+    until("all wait for the disk", || gate.waiting() == VISITS.len());
+    for tenant in waiting.iter().chain([&other]) {
+        tenant.kill();
+        assert_eq!(end_of(tenant), Exit::Killed);
+    }
+}

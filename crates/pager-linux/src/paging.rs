@@ -17,6 +17,7 @@ use crate::copied::{BLOCKS, original};
 use crate::detach::Retirement;
 use crate::engine::Engine;
 use crate::error::{Error, system};
+use crate::fault::Served;
 use crate::hold::{Ballast, Held, Locking};
 use crate::holders::Limits;
 use crate::memory::{Backing, Memory};
@@ -197,13 +198,23 @@ impl Paging {
         self.thread.with(|engine| engine.linux().wanted.take())
     }
 
+    /// Puts the page at `address` into the page table for host code that is about to visit it and
+    /// [can wait](Self::set_suspends) now; returns whether it has to, for what is [wanted](Self::take_wanted) then. It is
+    /// asked for again afterwards. A page that cannot be had is none to wait for.
+    pub fn waits_for(&self, address: usize) -> bool {
+        self.thread.suspends.get()
+            && self.thread.with(|engine| {
+                !engine.is_accessible(address, false)
+                    && engine.serve_or_wait(engine.access(address, false)) == Served::Waits
+            })
+    }
+
     /// What a fault of code that can be suspended does; returns whether it is served.
     #[cfg(test)]
     pub(crate) fn serve_or_wait(&self, address: usize, write: bool) -> bool {
         self.thread.with(|engine| {
-            let access = engine.access(address, write);
             engine.is_accessible(address, write)
-                || engine.serve_or_wait(access) == crate::fault::Served::Done
+                || engine.serve_or_wait(engine.access(address, write)) == Served::Done
         })
     }
 

@@ -28,6 +28,7 @@ use crate::load_limits::{
 };
 use crate::long_names::drop_long_names;
 use crate::refused::{validate, validate_outline};
+use crate::touches::touch_for_host;
 
 /// Module of WASI preview 1 functions.
 const WASI_PREVIEW1: &str = "wasi_snapshot_preview1";
@@ -233,6 +234,10 @@ impl Compiled {
         };
         let binary = copy_segments_at_start(&binary, most)?;
         let binary = chunk_bulk_operations(&binary, form.bulk_bytes())?;
+        let binary = match form.is_for_paging() {
+            true => touch_for_host(&binary)?,
+            false => Cow::Borrowed(&*binary),
+        };
         compile_threads::make().map_err(ProgramError::Threads)?;
         let code = if component {
             Code::Component(Component::from_binary(engine, &binary).map_err(ProgramError::Engine)?)

@@ -4,7 +4,7 @@
 //! in one pass ([`load_limits`]) before it is validated (`refused`); strings between components are bounded
 //! (`composed`); what a run takes is summed up ([`inventory`]). Then the core modules are rewritten, so that no
 //! instruction touches much, waits, or throws past a frame: [`image`], `long_names`, `atomics`, [`exceptions`],
-//! [`data_segments`], [`initial_segments`], [`bulk_instructions`]. The engine compiles what comes out, and [`artifact`] keeps it on disk.
+//! [`data_segments`], [`initial_segments`], [`bulk_instructions`], `touches`. The engine compiles what comes out, and [`artifact`] keeps it on disk.
 //!
 //! Principles:
 //!
@@ -26,6 +26,7 @@
 //! | strings between components | `composed` |
 //! | rewriting modules, wherever they are | `core_modules`, `sections` |
 //! | rewritten: bulk instructions, long initial memory and tables | [`bulk_instructions`], [`data_segments`], [`initial_segments`] |
+//! | rewritten for tenants that page: what the host visits is touched before | `touches` |
 //! | rewritten: exceptions, waits, names | [`exceptions`], `atomics`, `long_names`; handlers that are reached: `handlers` |
 //! | initial memory as an area that tenants share | [`image`] |
 //! | compiled programs on disk, and what is known of files; the threads that compile; modules of the host's own | [`artifact`], `known_files`, [`stamp`]; [`compile_threads`]; [`own_module`] |
@@ -54,3 +55,4 @@ pub mod own_module;
 pub mod refused;
 mod sections;
 pub mod stamp;
+mod touches;

@@ -11,6 +11,11 @@ pub(crate) async fn yield_point() {
     if !leasehold_preempt::fired() {
         return;
     }
+    suspended().await;
+}
+
+/// Ends the present poll. It is ready with the next one, for which it is woken.
+pub(crate) async fn suspended() {
     let mut made = false;
     poll_fn(|context| {
         if std::mem::replace(&mut made, true) {

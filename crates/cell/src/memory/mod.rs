@@ -46,7 +46,7 @@ pub(crate) use parts::Left;
 pub(crate) use shared::{Joining, join_image, lock_step, shared};
 pub(crate) use state::Tenancy;
 pub(crate) use tenancy::{admit, end, lend, page_class, reserve_step, restore, usage};
-pub(crate) use transfer::{AwaitedTransfer, begin_poll, end_poll};
+pub(crate) use transfer::{AwaitedTransfer, begin_poll, end_poll, fetch_pages};
 
 use crate::host::io::pool::MOST_TENANTS;
 use crate::meter::Held;

@@ -7,7 +7,10 @@
 use super::state::with;
 use crate::host::fs::account::Account;
 use crate::host::io::{self, Pending};
+use crate::host::yield_point::suspended;
 use leasehold_pager_linux::{Awaited, Finished, Transferred, Turn, Wait, Wanted};
+use leasehold_slots::address_range::PAGE;
+use std::ops::Range;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -66,6 +69,18 @@ impl AwaitedTransfer {
                 None
             }
         }
+    }
+}
+
+/// Has the pages at these addresses fetched, which host code is about to visit: the execution waits for them as for those
+/// of its own faults. Those of a tenant that does not page are there.
+pub(crate) async fn fetch_pages(addresses: Range<usize>) {
+    let mut page = addresses.start / PAGE * PAGE;
+    while page < addresses.end {
+        while with(|memory| memory.paging.waits_for(page)) == Some(true) {
+            suspended().await;
+        }
+        page += PAGE;
     }
 }
 

@@ -3,6 +3,7 @@
 use super::call::Call;
 use crate::guest::Guest;
 use crate::host::yield_point::yield_point;
+use crate::memory::fetch_pages;
 use leasehold_kernel::Errno;
 use leasehold_slots::address_range::PAGE;
 use std::ops::Range;
@@ -58,6 +59,7 @@ impl Buffer {
         for page in self.pages() {
             let now = done..done + page.len();
             done = now.end;
+            self.fetch_page(caller, &page).await;
             copy[now].copy_from_slice(&self.memory.data_mut(&mut *caller)[page]);
             yield_point().await;
         }
@@ -82,6 +84,7 @@ impl Buffer {
         for page in self.pages() {
             let (now, later) = rest.split_at(rest.len().min(page.len()));
             let to = page.start..page.start + now.len();
+            self.fetch_page(caller, &page).await;
             self.memory.data_mut(&mut *caller)[to].copy_from_slice(now);
             rest = later;
             if rest.is_empty() {
@@ -89,6 +92,11 @@ impl Buffer {
             }
             yield_point().await;
         }
+    }
+
+    async fn fetch_page(&self, caller: &mut Call<'_>, page: &Range<usize>) {
+        let memory = self.memory.data_ptr(&*caller) as usize;
+        fetch_pages(memory + page.start..memory + page.end).await;
     }
 
     /// Its parts, each on one page.

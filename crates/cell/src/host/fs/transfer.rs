@@ -161,6 +161,15 @@ impl Buffers {
         self
     }
 
+    /// Returns where the next buffers stand in the list: an address, and bytes on two pages at the most.
+    pub(crate) fn next_in_list(&self) -> (u32, usize) {
+        let at = self
+            .list
+            .saturating_add(self.index.saturating_mul(BUFFER_BYTES));
+        let left = self.count.saturating_sub(self.index) as usize;
+        (at, (left * BUFFER_BYTES as usize).min(PAGED_STEP))
+    }
+
     /// Returns the buffers of the next step, of at most `most` bytes.
     pub(crate) fn step(&self, memory: &[u8], most: usize) -> Answer<Step> {
         let most = most.min(self.step_bytes);

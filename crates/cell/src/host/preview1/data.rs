@@ -1,7 +1,7 @@
 //! Functions that move data: between files or streams and the guest's memory, and directories to it.
 
 use super::call::{Call, Finish, answered};
-use super::memory::parts;
+use super::memory::{fetch, parts};
 use crate::guest::Guest;
 use crate::host::answer::{Answer, Fail, to_guest};
 use crate::host::fs::STEP;
@@ -85,6 +85,22 @@ impl Transfer {
             // What follows may be no buffer by now, since the bytes lie over the list. These were moved.
             Ok(None) | Err(_) => Progress::Over,
         }
+    }
+
+    /// Has the pages fetched that its next step visits, if the tenant pages.
+    async fn fetch(&self, caller: &mut Caller<'_, Guest>) -> Answer {
+        if !caller.data().limiter.pages() {
+            return Ok(());
+        }
+        let (list, bytes) = self.buffers.next_in_list();
+        fetch(caller, list, bytes).await;
+        let step = self.buffers.step(parts(caller)?.0.0, STEP)?;
+        for part in step.parts() {
+            // It is within the memory.
+            fetch(caller, part.start as u32, part.length).await;
+        }
+        fetch(caller, self.result, size_of::<u32>()).await;
+        Ok(())
     }
 
     /// Writes the number of moved bytes to the guest.
@@ -240,7 +256,8 @@ async fn read_rest(
             Progress::Over => return transfer.tell(caller),
             Progress::Working => {
                 yield_point().await;
-                let result = read_step(caller, transfer);
+                let fetched = transfer.fetch(caller).await;
+                let result = fetched.and_then(|()| read_step(caller, transfer));
                 transfer.or_over(result)?
             }
             Progress::Blocks => {
@@ -271,7 +288,12 @@ fn read_first(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answer
 }
 
 fn read_all(mut caller: Caller<'_, Guest>, mut transfer: Transfer) -> Call<'_> {
-    match read_first(&mut caller, &mut transfer) {
+    let first = match caller.data().limiter.pages() {
+        // Its pages are fetched first.
+        true => Ok(Progress::Working),
+        false => read_first(&mut caller, &mut transfer),
+    };
+    match first {
         Ok(Progress::Over) => answered(Ok(())),
         Ok(progress) => {
             Box::new(async move { to_guest(read_rest(&mut caller, &mut transfer, progress).await) })
@@ -422,7 +444,8 @@ async fn write_rest(
             Progress::Over => return transfer.tell(caller),
             Progress::Working => {
                 yield_point().await;
-                let result = write_step(caller, transfer);
+                let fetched = transfer.fetch(caller).await;
+                let result = fetched.and_then(|()| write_step(caller, transfer));
                 transfer.or_over(result)?
             }
             Progress::Blocks => {
@@ -458,7 +481,11 @@ fn write_first(caller: &mut Caller<'_, Guest>, transfer: &mut Transfer) -> Answe
 }
 
 fn write_all(mut caller: Caller<'_, Guest>, mut transfer: Transfer) -> Call<'_> {
-    match write_first(&mut caller, &mut transfer) {
+    let first = match caller.data().limiter.pages() {
+        true => Ok(Progress::Working),
+        false => write_first(&mut caller, &mut transfer),
+    };
+    match first {
         Ok(Progress::Over) => answered(Ok(())),
         Ok(progress) => {
             Box::new(

@@ -2,6 +2,7 @@
 
 use crate::guest::Guest;
 use crate::host::answer::{Answer, Fail};
+use crate::memory::fetch_pages;
 use wasmtime::{Caller, Error};
 
 /// The memory of the module that calls.
@@ -16,6 +17,21 @@ pub(crate) fn parts<'a>(caller: &'a mut Caller<'_, Guest>) -> Answer<(Memory<'a>
     let memory = Guest::memory(caller).ok_or_else(no_memory)?;
     let (memory, guest) = memory.data_and_store_mut(caller);
     Ok((Memory(memory), guest))
+}
+
+/// Has the pages of a part of the memory fetched that the next step visits, if the tenant pages.
+pub(crate) async fn fetch(caller: &mut Caller<'_, Guest>, pointer: u32, length: usize) {
+    if !caller.data().limiter.pages() {
+        return;
+    }
+    let addresses = parts(caller).map(|(memory, _)| {
+        let all = memory.0.as_ptr_range();
+        let start = all.start as usize + pointer as usize;
+        start..start.saturating_add(length).min(all.end as usize)
+    });
+    if let Ok(addresses) = addresses {
+        fetch_pages(addresses).await;
+    }
 }
 
 #[cold]

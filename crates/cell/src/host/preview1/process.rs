@@ -1,7 +1,7 @@
 //! Arguments, clocks, random numbers, and the end.
 
 use super::call::{Call, answered};
-use super::memory::parts;
+use super::memory::{fetch, parts};
 use super::state::State;
 use crate::guest::Guest;
 use crate::host::answer::{Answer, Fail, to_guest};
@@ -40,6 +40,7 @@ async fn strings_by_pages(
     strings: Vec<Vec<u8>>,
 ) -> Answer {
     for string in strings {
+        fetch(caller, list, 4).await;
         parts(caller)?.0.write_u32(list, bytes)?;
         list = list.wrapping_add(4);
         let mut rest = string.as_slice();
@@ -48,6 +49,7 @@ async fn strings_by_pages(
             let room = TOUCHED - bytes % TOUCHED;
             let (now, later) = rest.split_at(rest.len().min(room as usize));
             let length = now.len() as u32;
+            fetch(caller, bytes, now.len()).await;
             let (mut memory, _) = parts(caller)?;
             memory.bytes_mut(bytes, length)?.copy_from_slice(now);
             bytes = bytes.wrapping_add(length);
@@ -237,6 +239,7 @@ async fn random_rest(
 ) -> Result<(), Fail> {
     while length > 0 {
         yield_point().await;
+        fetch(caller, buffer, length.min(TOUCHED) as usize).await;
         let made = random_step(caller, buffer, length)?;
         (buffer, length) = (buffer.wrapping_add(made), length - made);
     }

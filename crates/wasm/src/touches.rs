@@ -1,0 +1,449 @@
+//! Pages that host code is about to visit, touched by the guest before.
+//!
+//! A guest that pages is suspended where its own code faults, and others run while the disk works. Host code cannot be:
+//! it may have changed things already. So in a program for tenants that page, every call of an imported function and
+//! every bulk memory instruction goes through a function appended to the module, which first reads a byte of what its
+//! operands point to:
+//!
+//! 1. *The meaning stays.* Only bytes within the memory are read, and nothing is done with them. Every operand of a call
+//!    that could be an address is taken for one: what was none costs a page that was not needed.
+//! 2. *Nothing else changes.* Functions and types are appended, so that no index shifts, and all bytes but those of the
+//!    replaced instructions are copied as they are. Only `metadata.code.*` sections are dropped, whose offsets
+//!    into functions would be wrong.
+//! 3. *It is no promise.* Pages that are found through others (the buffers of a list) are not touched, nor those of a call
+//!    through a table, and a small reservation may lose a page again before the host comes to it. Host code then
+//!    waits for the disk, as admission allows it to.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+use wasm_encoder::{BlockType, Encode, Function, Instruction as I, MemArg, ValType};
+use wasmparser::{
+    BinaryReaderError, CompositeInnerType, ExternalKind, FunctionBody, Operator, Parser, Payload,
+    TypeRef,
+};
+
+use crate::core_modules::{Rewritten, rewrite_core_modules};
+use crate::sections::{grown, with_sections};
+
+/// Operands of a call that are taken for addresses, at most.
+const ADDRESSES: usize = 8;
+
+/// Bytes from an address on of which the first and the last are touched: those that a host step visits.
+const VISITED: i32 = 4096;
+
+/// Has a module, or every core module in a component, touch what the host is about to visit.
+///
+/// # Errors
+///
+/// The parser's, if `wasm` is not well-formed.
+pub(crate) fn touch_for_host(wasm: &[u8]) -> Rewritten<'_> {
+    rewrite_core_modules(wasm, &mut rewrite_module)
+}
+
+/// An instruction that the host carries out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum ByHost {
+    /// The call of an imported function.
+    Call(u32),
+    MemoryFill {
+        memory: u32,
+    },
+    MemoryCopy {
+        to: u32,
+        from: u32,
+    },
+    MemoryInit {
+        memory: u32,
+        segment: u32,
+    },
+}
+
+/// The facts about a module that its rewriting needs.
+#[derive(Default)]
+struct Outline {
+    /// The parameters of each type; those of no function have none.
+    types: Vec<Vec<ValType>>,
+    /// The type of each imported function.
+    imported: Vec<u32>,
+    functions: u32,
+    memories: u32,
+    /// The memory that the host visits.
+    memory: u32,
+}
+
+impl Outline {
+    fn of(wasm: &[u8]) -> Result<Self, BinaryReaderError> {
+        let mut outline = Self::default();
+        for payload in Parser::new(0).parse_all(wasm) {
+            match payload? {
+                Payload::TypeSection(section) => {
+                    for group in section {
+                        for ty in group?.into_types() {
+                            let parameters = match &ty.composite_type.inner {
+                                CompositeInnerType::Func(ty) => ty.params(),
+                                _ => &[],
+                            };
+                            let known = |ty: &wasmparser::ValType| ValType::try_from(*ty).ok();
+                            let parameters = parameters.iter().map_while(known).collect();
+                            outline.types.push(parameters);
+                        }
+                    }
+                }
+                Payload::ImportSection(section) => {
+                    for import in section.into_imports() {
+                        match import?.ty {
+                            TypeRef::Func(ty) | TypeRef::FuncExact(ty) => outline.imported.push(ty),
+                            TypeRef::Memory(_) => outline.memories += 1,
+                            _ => {}
+                        }
+                    }
+                }
+                Payload::FunctionSection(section) => outline.functions = section.count(),
+                Payload::MemorySection(section) => outline.memories += section.count(),
+                Payload::ExportSection(section) => {
+                    for export in section {
+                        let export = export?;
+                        if (export.kind, export.name) == (ExternalKind::Memory, "memory") {
+                            outline.memory = export.index;
+                        }
+                    }
+                }
+                _ => {}
+            }
+        }
+        outline.functions += outline.imported.len() as u32;
+        Ok(outline)
+    }
+
+    fn by_host(&self, operator: &Operator<'_>) -> Option<ByHost> {
+        Some(match *operator {
+            Operator::Call { function_index } => {
+                self.addresses(function_index).next()?;
+                ByHost::Call(function_index)
+            }
+            Operator::MemoryFill { mem: memory } => ByHost::MemoryFill { memory },
+            Operator::MemoryCopy {
+                dst_mem: to,
+                src_mem: from,
+            } => ByHost::MemoryCopy { to, from },
+            Operator::MemoryInit {
+                mem: memory,
+                data_index: segment,
+            } => ByHost::MemoryInit { memory, segment },
+            _ => return None,
+        })
+    }
+
+    fn parameters(&self, function: u32) -> &[ValType] {
+        let ty = self.imported.get(function as usize);
+        ty.map_or(&[], |ty| &self.types[*ty as usize])
+    }
+
+    /// Which parameters of an imported function may be addresses; none of another function.
+    fn addresses(&self, function: u32) -> impl Iterator<Item = u32> {
+        let parameters = self.parameters(function).iter().zip(0..);
+        parameters
+            .filter(|(ty, _)| **ty == ValType::I32)
+            .map(|(_, at)| at)
+            .take(ADDRESSES)
+    }
+}
+
+/// A replacement: the bytes of the instruction, and what it is.
+type Site = (Range<usize>, ByHost);
+
+fn sites(outline: &Outline, body: &FunctionBody<'_>) -> Result<Vec<Site>, BinaryReaderError> {
+    let mut sites = Vec::new();
+    let mut operators = body.get_operators_reader()?;
+    while !operators.eof() {
+        let start = operators.original_position();
+        let operator = operators.read()?;
+        if let Some(by_host) = outline.by_host(&operator) {
+            sites.push((start..operators.original_position(), by_host));
+        }
+    }
+    Ok(sites)
+}
+
+fn rewrite_module(wasm: &[u8]) -> Rewritten<'_> {
+    let outline = Outline::of(wasm)?;
+    if outline.memories == 0 {
+        return Ok(wasm.into());
+    }
+    let mut appended: BTreeMap<ByHost, u32> = BTreeMap::new();
+    let mut bodies: Vec<(Range<usize>, Vec<Site>)> = Vec::new();
+    for payload in Parser::new(0).parse_all(wasm) {
+        if let Payload::CodeSectionEntry(body) = payload? {
+            let sites = sites(&outline, &body)?;
+            for &(_, by_host) in &sites {
+                let next = outline.functions + appended.len() as u32;
+                appended.entry(by_host).or_insert(next);
+            }
+            bodies.push((body.range(), sites));
+        }
+    }
+    if appended.is_empty() {
+        return Ok(wasm.into());
+    }
+    let mut in_order: Vec<(u32, ByHost)> = appended.iter().map(|(&it, &at)| (at, it)).collect();
+    in_order.sort_unstable();
+
+    with_sections(wasm, |section, content| match section {
+        Payload::TypeSection(section) => {
+            let mut data = grown(content, section.count(), 1);
+            // That of a bulk instruction.
+            data.push(0x60);
+            [ValType::I32; 3].encode(&mut data);
+            0_u32.encode(&mut data);
+            Some(data)
+        }
+        Payload::FunctionSection(section) => {
+            let mut data = grown(content, section.count(), in_order.len());
+            for (_, by_host) in &in_order {
+                let ty = match by_host {
+                    ByHost::Call(function) => outline.imported[*function as usize],
+                    _ => outline.types.len() as u32,
+                };
+                ty.encode(&mut data);
+            }
+            Some(data)
+        }
+        Payload::CodeSectionStart { .. } => {
+            let mut data = Vec::new();
+            ((bodies.len() + in_order.len()) as u32).encode(&mut data);
+            for (body, sites) in &bodies {
+                rewritten(wasm, body, sites, &appended).encode(&mut data);
+            }
+            for &(_, by_host) in &in_order {
+                touching(&outline, by_host).encode(&mut data);
+            }
+            Some(data)
+        }
+        _ => None,
+    })
+}
+
+fn rewritten(
+    wasm: &[u8],
+    body: &Range<usize>,
+    sites: &[Site],
+    appended: &BTreeMap<ByHost, u32>,
+) -> Vec<u8> {
+    let mut code = Vec::with_capacity(body.len());
+    let mut copied = body.start;
+    for (site, by_host) in sites {
+        code.extend_from_slice(&wasm[copied..site.start]);
+        I::Call(appended[by_host]).encode(&mut code);
+        copied = site.end;
+    }
+    code.extend_from_slice(&wasm[copied..body.end]);
+    code
+}
+
+/// Operands of a bulk instruction: destination, source or value, count.
+const TO: u32 = 0;
+const FROM: u32 = 1;
+const COUNT: u32 = 2;
+
+/// The function that touches what an instruction visits, and then is that instruction.
+fn touching(outline: &Outline, by_host: ByHost) -> Function {
+    let parameters = match by_host {
+        ByHost::Call(function) => outline.parameters(function),
+        _ => &[ValType::I32; 3],
+    };
+    let mut toucher = Toucher {
+        function: Function::new([(1, ValType::I32)]),
+        end: parameters.len() as u32,
+    };
+    match by_host {
+        ByHost::Call(function) => {
+            let addresses: Vec<u32> = outline.addresses(function).collect();
+            for &at in &addresses {
+                // An address is often followed by a length.
+                let length = Some(at + 1).filter(|next| addresses.contains(next));
+                toucher.touch(outline.memory, at, length);
+            }
+        }
+        ByHost::MemoryFill { memory } | ByHost::MemoryInit { memory, .. } => {
+            toucher.touch(memory, TO, Some(COUNT));
+        }
+        ByHost::MemoryCopy { to, from } => {
+            toucher.touch(from, FROM, Some(COUNT));
+            toucher.touch(to, TO, Some(COUNT));
+        }
+    }
+    let mut function = toucher.function;
+    for parameter in 0..parameters.len() as u32 {
+        function.instruction(&I::LocalGet(parameter));
+    }
+    function.instruction(&match by_host {
+        ByHost::Call(function) => I::Call(function),
+        ByHost::MemoryFill { memory } => I::MemoryFill(memory),
+        ByHost::MemoryCopy { to, from } => I::MemoryCopy {
+            dst_mem: to,
+            src_mem: from,
+        },
+        ByHost::MemoryInit { memory, segment } => I::MemoryInit {
+            mem: memory,
+            data_index: segment,
+        },
+    });
+    function.instruction(&I::End);
+    function
+}
+
+/// A function that is being made.
+struct Toucher {
+    function: Function,
+    /// A local: the last byte that is visited.
+    end: u32,
+}
+
+impl Toucher {
+    /// Touches the byte at an address, and the last of `length` bytes from there, or of those that are visited.
+    fn touch(&mut self, memory: u32, address: u32, length: Option<u32>) {
+        self.touch_byte(memory, address);
+        let Some(length) = length else { return };
+        let end = self.end;
+        // Without a length, this is the byte before the address: it is touched in vain.
+        self.emit(&[
+            I::LocalGet(length),
+            I::I32Const(VISITED),
+            I::LocalGet(length),
+            I::I32Const(VISITED),
+            I::I32LtU,
+            I::Select,
+            I::LocalGet(address),
+            I::I32Add,
+            I::I32Const(1),
+            I::I32Sub,
+            I::LocalSet(end),
+        ]);
+        self.touch_byte(memory, end);
+    }
+
+    /// Reads the byte, if it is within the memory.
+    fn touch_byte(&mut self, memory: u32, address: u32) {
+        let byte = MemArg {
+            offset: 0,
+            align: 0,
+            memory_index: memory,
+        };
+        self.emit(&[
+            I::LocalGet(address),
+            I::I64ExtendI32U,
+            I::MemorySize(memory),
+            I::I64ExtendI32U,
+            I::I64Const(16),
+            I::I64Shl,
+            I::I64LtU,
+            I::If(BlockType::Empty),
+            I::LocalGet(address),
+            I::I32Load8U(byte),
+            I::Drop,
+            I::End,
+        ]);
+    }
+
+    fn emit(&mut self, instructions: &[I<'_>]) {
+        for instruction in instructions {
+            self.function.instruction(instruction);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::touch_for_host;
+    use std::borrow::Cow;
+    use wasmtime::{Caller, Engine, Instance, Linker, Module, Store, Trap, Val};
+
+    const PROGRAM: &str = r#"(module
+      (import "host" "call" (func $call (param i32 i32 f32 i32 i64 i32 i32 i32 i32 i32 i32) (result i32)))
+      (import "host" "plain" (func $plain (param i64 f64) (result i64)))
+      (memory (export "memory") 1)
+      (data $words "passive words")
+      (table funcref (elem $call))
+      (func (export "call") (param i32 i32) (result i32)
+        (call $call (local.get 0) (local.get 1) (f32.const 1.5) (local.get 1) (i64.const -1) (local.get 0)
+          (i32.const 6) (i32.const 7) (i32.const 8) (i32.const -9) (i32.const 10)))
+      (func (export "plain") (param i32 i32) (result i32)
+        (i32.wrap_i64 (call $plain (i64.extend_i32_u (local.get 0)) (f64.const 0.5))))
+      (func (export "fill") (param i32 i32) (result i32)
+        (memory.fill (local.get 0) (i32.const 7) (local.get 1)) (i32.const 0))
+      (func (export "copy") (param i32 i32) (result i32)
+        (memory.copy (local.get 0) (i32.const 100) (local.get 1)) (i32.const 0))
+      (func (export "copy_from") (param i32 i32) (result i32)
+        (memory.copy (i32.const 5) (local.get 0) (local.get 1)) (i32.const 0))
+      (func (export "init") (param i32 i32) (result i32)
+        (memory.init $words (local.get 0) (i32.const 3) (local.get 1)) (i32.const 0)))"#;
+
+    /// What the host was called with, and what the guest got, trap and memory included.
+    fn run(wasm: &[u8], function: &str, operands: (u32, u32)) -> (String, Vec<String>) {
+        let engine = Engine::default();
+        let module = Module::new(&engine, wasm).expect("valid");
+        let mut linker = Linker::<Vec<String>>::new(&engine);
+        for import in module.imports() {
+            let ty = import.ty().unwrap_func().clone();
+            let call = |mut caller: Caller<'_, Vec<String>>, given: &[Val], got: &mut [Val]| {
+                caller.data_mut().push(format!("{given:?}"));
+                got[0] = match got[0] {
+                    Val::I64(_) => Val::I64(6),
+                    _ => Val::I32(5),
+                };
+                Ok(())
+            };
+            let linked = linker.func_new(import.module(), import.name(), ty, call);
+            linked.expect("linked once");
+        }
+        let mut store = Store::new(&engine, Vec::new());
+        let instance: Instance = linker.instantiate(&mut store, &module).expect("made");
+        let function = instance
+            .get_typed_func::<(i32, i32), i32>(&mut store, function)
+            .expect("exported");
+        let result = function.call(&mut store, (operands.0 as i32, operands.1 as i32));
+        let memory = instance.get_memory(&mut store, "memory").expect("exported");
+        let sum = memory.data(&store).iter().fold(0_u64, |sum, byte| {
+            sum.wrapping_mul(31).wrapping_add(u64::from(*byte))
+        });
+        let result = match result {
+            Ok(value) => format!("{value}, memory {sum:x}"),
+            Err(error) => format!("{:?}, memory {sum:x}", error.downcast_ref::<Trap>()),
+        };
+        (result, store.into_data())
+    }
+
+    #[test]
+    fn a_program_does_the_same_whatever_it_hands_to_the_host() {
+        let wasm = wat::parse_str(PROGRAM).expect("valid");
+        let touching = touch_for_host(&wasm).expect("well-formed");
+        assert!(matches!(touching, Cow::Owned(_)));
+        let edges = [0, 1, 10, 100, 4095, 4096, 65_535, 65_536, 1 << 20, u32::MAX];
+        for function in ["call", "plain", "fill", "copy", "copy_from", "init"] {
+            for first in edges {
+                for second in edges {
+                    let operands = (first, second);
+                    assert_eq!(
+                        run(&touching, function, operands),
+                        run(&wasm, function, operands),
+                        "{function}{operands:?}"
+                    );
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn what_visits_no_memory_is_left_as_it_is() {
+        for text in [
+            r#"(module (import "a" "b" (func $f (param i64 f32))) (memory 1)
+                 (func (call $f (i64.const 1) (f32.const 1))))"#,
+            r#"(module (import "a" "b" (func $f (param i32))) (func (call $f (i32.const 1))))"#,
+            r#"(module (func $f (param i32)) (memory 1) (func (call $f (i32.const 1))))"#,
+        ] {
+            let wasm = wat::parse_str(text).expect("valid");
+            assert_eq!(touch_for_host(&wasm).expect("well-formed"), wasm);
+        }
+    }
+}
