@@ -17,7 +17,7 @@ use crate::ahead::Stream;
 use crate::attached::{Attached, Role};
 use crate::batch::{MOST, Releases, Run, Source, Zaps};
 use crate::cluster_write::ClusterWrites;
-use crate::fetch::{Fetches, Want};
+use crate::fetch::{Fetches, Waited, Want};
 use crate::hold::Ballast;
 use crate::holders::Holders;
 use crate::memory::{Backing, Memory, Staging};
@@ -643,10 +643,11 @@ impl Linux {
     }
 
     /// Has a page read by another thread, if the store can.
-    pub(crate) fn fetch(&mut self, want: Want) -> Option<Wanted> {
+    pub(crate) fn fetch(&mut self, want: Want, waited: Waited) -> Option<Wanted> {
         let file = self.store.as_ref()?.file()?;
         let (read, fetching) = self.fetches.begin(want, file);
-        Some(Wanted::page(read, fetching, self.fetches.take()))
+        let found = self.fetches.take().waiting(waited);
+        Some(Wanted::page(read, fetching, found))
     }
 
     /// Unmaps addresses of the crate's own.

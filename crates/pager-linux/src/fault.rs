@@ -44,7 +44,8 @@ impl Engine {
     pub(crate) fn serve_or_wait(&mut self, access: Access) -> Served {
         if let Some(want) = self.wants(access) {
             let linux = self.linux();
-            linux.wanted = linux.fetch(want);
+            let waited = linux.fetches.wait_again(access.address);
+            linux.wanted = waited.and_then(|waited| linux.fetch(want, waited));
             if linux.wanted.is_some() {
                 return Served::Waits;
             }

@@ -5,7 +5,7 @@
 
 use super::call::Call;
 use super::descriptors::size_of;
-use super::memory::parts;
+use super::memory::{fetch, parts};
 use crate::clock;
 use crate::guest::Guest;
 use crate::host::answer::{Answer, to_guest};
@@ -161,8 +161,9 @@ struct Lists {
 }
 
 impl Lists {
-    fn read(&self, caller: &mut Caller<'_, Guest>, index: u32) -> Answer<Subscription> {
+    async fn read(&self, caller: &mut Caller<'_, Guest>, index: u32) -> Answer<Subscription> {
         let at = (self.subscriptions + u64::from(index) * SUBSCRIPTION_BYTES) as usize;
+        fetch(caller, at as u32, SUBSCRIPTION_BYTES as usize).await;
         let (memory, _) = parts(caller)?;
         let bytes = &memory.0[at..at + SUBSCRIPTION_BYTES as usize];
         Ok(Subscription::parse(bytes))
@@ -189,7 +190,8 @@ async fn poll(caller: &mut Caller<'_, Guest>, lists: &Lists) -> Answer {
         if index % STEP == STEP - 1 {
             yield_point().await;
         }
-        match lists.read(caller, index)?.awaited(caller.data_mut(), now)? {
+        let subscription = lists.read(caller, index).await?;
+        match subscription.awaited(caller.data_mut(), now)? {
             Awaited::Time(when) => {
                 earliest = Some(earliest.map_or(when, |other| other.min(when)));
             }
@@ -212,7 +214,7 @@ async fn poll(caller: &mut Caller<'_, Guest>, lists: &Lists) -> Answer {
         if index % STEP == STEP - 1 {
             yield_point().await;
         }
-        let subscription = lists.read(caller, index)?;
+        let subscription = lists.read(caller, index).await?;
         let ready = match subscription.awaited(caller.data_mut(), now)? {
             Awaited::Time(when) => (when <= now_after).then_some((0, false)),
             Awaited::Stdin => stdin_ready.then_some((1, false)),
@@ -220,12 +222,14 @@ async fn poll(caller: &mut Caller<'_, Guest>, lists: &Lists) -> Answer {
         };
         if let Some((bytes, hangs_up)) = ready {
             let at = (lists.events + written * EVENT_BYTES) as usize;
+            fetch(caller, at as u32, EVENT_BYTES as usize).await;
             let (memory, _) = parts(caller)?;
             memory.0[at..at + EVENT_BYTES as usize]
                 .copy_from_slice(&subscription.event(bytes, hangs_up));
             written += 1;
         }
     }
+    fetch(caller, lists.result as u32, 4).await;
     let (memory, _) = parts(caller)?;
     memory.0[lists.result..lists.result + 4].copy_from_slice(&(written as u32).to_le_bytes());
     Ok(())
