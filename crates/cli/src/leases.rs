@@ -3,6 +3,7 @@
 use crate::exit::Failure;
 use crate::output::say;
 use crate::overhead::{HostSteps, HostTime};
+use crate::transit::mebibytes;
 use leasehold_cell::memory::{HeldMemory, Swap};
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{Held, KillDelay, PLACES, RealtimeLimit, kill_bound, reservation_for_ends};
@@ -241,6 +242,21 @@ impl Ends {
             bounds: tenants.iter().zip(&claims.reserved).map(bound).collect(),
             reservation,
         }
+    }
+}
+
+/// Bytes of a swap file that take a second on a fast disk.
+const LONG: u64 = 1 << 30;
+
+/// Tells of a cell that is to hold this that its start takes long, if its swap file does.
+pub(crate) fn tell_of_swap(held: Option<&HeldMemory>) {
+    let swap = held.and_then(|held| held.swap.as_ref());
+    if let Some(swap) = swap.filter(|swap| swap.bytes >= LONG) {
+        say!(
+            "leasehold: writing the swap file {}: {}",
+            swap.path.display(),
+            mebibytes(swap.bytes)
+        );
     }
 }
 

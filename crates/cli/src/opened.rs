@@ -180,6 +180,7 @@ impl CellOptions {
                 control,
             },
         )?;
+        leases::tell_of_swap(config.memory.as_ref());
         let cell = Cell::start(config).map_err(|error| match error.is::<NoOwnCore>() {
             true => Failure::Refused(format!(
                 "{error}; --unadmitted starts the tenants all the same"

@@ -210,6 +210,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
             control: &confinement::Control::default(),
         },
     )?;
+    leases::tell_of_swap(config.memory.as_ref());
     let cell = Cell::start(config)?;
     let requests = requests.start(cell.own_core(), None)?;
     confinement::started()?;
