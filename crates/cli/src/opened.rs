@@ -99,14 +99,9 @@ impl CellOptions {
             return Err(Failure::Refused(format!("{}: {why}", leases.display())));
         }
         let host = Host::look();
-        if let (Some(held), Some(spare)) = (file.memory, host.spare)
-            && held.get() > spare
-        {
-            return Err(Failure::Refused(format!(
-                "{}: cell.memory: found {} bytes; allowed: at most {spare}, which the host can spare now",
-                leases.display(),
-                held.get()
-            )));
+        if let Some(held) = leases::held_memory(&file.tenants, file.memory) {
+            held.check(host.spare)
+                .map_err(|unheld| Failure::from(&unheld))?;
         }
         let available = transit::available(host.spare, file.memory);
         let transit = Transit::among(&file.tenants, available);
