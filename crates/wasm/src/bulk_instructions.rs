@@ -18,16 +18,14 @@
 //! memories and tables are reachable from its own store only, and they never shrink.
 
 use std::borrow::Cow;
-use std::collections::BTreeMap;
-use std::ops::Range;
 
 use wasm_encoder::{BlockType, Encode, Function, Instruction, RefType, ValType};
 use wasmparser::{
-    BinaryReaderError, DataKind, ElementItems, ElementKind, FunctionBody, Operator, Parser,
-    Payload, TypeRef,
+    BinaryReaderError, DataKind, ElementItems, ElementKind, Operator, Parser, Payload, TypeRef,
 };
 
 use crate::core_modules::rewrite_core_modules;
+use crate::replaced::Replaced;
 use crate::sections::{grown, with_sections};
 
 /// Most bytes of linear memory that one instruction touches after rewriting.
@@ -177,48 +175,18 @@ impl Outline {
     }
 }
 
-/// A replacement: the bytes of the instruction, and what it is.
-type Site = (Range<usize>, Bulk);
-
-/// The bulk instructions of a function body, in order.
-fn sites(outline: &Outline, body: &FunctionBody<'_>) -> Result<Vec<Site>, BinaryReaderError> {
-    let mut sites = Vec::new();
-    let mut operators = body.get_operators_reader()?;
-    while !operators.eof() {
-        let start = operators.original_position();
-        let operator = operators.read()?;
-        if let Some(bulk) = outline.bulk(&operator) {
-            sites.push((start..operators.original_position(), bulk));
-        }
-    }
-    Ok(sites)
-}
-
 fn rewrite_module(wasm: &[u8], chunk: u32) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
     let outline = Outline::of(wasm, chunk)?;
-    let mut calls: BTreeMap<Bulk, u32> = BTreeMap::new();
-    let mut bodies: Vec<(Range<usize>, Vec<Site>)> = Vec::new();
-    for payload in Parser::new(0).parse_all(wasm) {
-        if let Payload::CodeSectionEntry(body) = payload? {
-            let sites = sites(&outline, &body)?;
-            for &(_, bulk) in &sites {
-                let next = outline.functions + calls.len() as u32;
-                calls.entry(bulk).or_insert(next);
-            }
-            bodies.push((body.range(), sites));
-        }
-    }
-    if calls.is_empty() {
+    let replaced = Replaced::find(wasm, outline.functions, |operator| outline.bulk(operator))?;
+    let appended = replaced.appended();
+    if appended.is_empty() {
         return Ok(wasm.into());
     }
-    // Appended in the order of their indices.
-    let mut appended: Vec<(u32, Bulk)> = calls.iter().map(|(&bulk, &at)| (at, bulk)).collect();
-    appended.sort_unstable();
 
     with_sections(wasm, |section, content| match section {
         Payload::TypeSection(section) => {
             let mut data = grown(content, section.count(), appended.len());
-            for &(_, bulk) in &appended {
+            for &bulk in &appended {
                 encode_type(outline.middle_operand(bulk), &mut data);
             }
             Some(data)
@@ -231,7 +199,7 @@ fn rewrite_module(wasm: &[u8], chunk: u32) -> Result<Cow<'_, [u8]>, BinaryReader
             Some(data)
         }
         Payload::CodeSectionStart { .. } => {
-            Some(encode_code(wasm, &outline, &bodies, &calls, &appended))
+            Some(replaced.code(wasm, |bulk| in_chunks(&outline, bulk)))
         }
         _ => None,
     })
@@ -242,32 +210,6 @@ fn encode_type(middle: ValType, sink: &mut Vec<u8>) {
     sink.push(0x60);
     [ValType::I32, middle, ValType::I32].encode(sink);
     0_u32.encode(sink);
-}
-
-fn encode_code(
-    wasm: &[u8],
-    outline: &Outline,
-    bodies: &[(Range<usize>, Vec<Site>)],
-    calls: &BTreeMap<Bulk, u32>,
-    appended: &[(u32, Bulk)],
-) -> Vec<u8> {
-    let mut data = Vec::new();
-    ((bodies.len() + appended.len()) as u32).encode(&mut data);
-    for (body, sites) in bodies {
-        let mut code = Vec::with_capacity(body.len());
-        let mut copied = body.start;
-        for (site, bulk) in sites {
-            code.extend_from_slice(&wasm[copied..site.start]);
-            Instruction::Call(calls[bulk]).encode(&mut code);
-            copied = site.end;
-        }
-        code.extend_from_slice(&wasm[copied..body.end]);
-        code.encode(&mut data);
-    }
-    for &(_, bulk) in appended {
-        in_chunks(outline, bulk).encode(&mut data);
-    }
-    data
 }
 
 /// Operands, the parameters of an appended function: destination, source or value, count.

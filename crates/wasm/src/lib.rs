@@ -24,7 +24,7 @@
 //! | what is not offered | `refused`; what is: [`features`]; the refusal as an error: [`error`] |
 //! | what instantiating a program takes | [`inventory`] |
 //! | strings between components | `composed` |
-//! | rewriting modules, wherever they are | `core_modules`, `sections` |
+//! | rewriting modules, wherever they are | `core_modules`, `sections`; instructions that become calls: `replaced` |
 //! | rewritten: bulk instructions, long initial memory and tables | [`bulk_instructions`], [`data_segments`], [`initial_segments`] |
 //! | rewritten for tenants that page: what the host visits is touched before | `touches` |
 //! | rewritten: exceptions, waits, names | [`exceptions`], `atomics`, `long_names`; handlers that are reached: `handlers` |
@@ -53,6 +53,7 @@ pub mod load_limits;
 mod long_names;
 pub mod own_module;
 pub mod refused;
+mod replaced;
 mod sections;
 pub mod stamp;
 mod touches;

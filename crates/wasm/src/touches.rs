@@ -14,16 +14,13 @@
 //!    through a table, and a small reservation may lose a page again before the host comes to it. Host code then
 //!    waits for the disk, as admission allows it to.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
-
 use wasm_encoder::{BlockType, Encode, Function, Instruction as I, MemArg, ValType};
 use wasmparser::{
-    BinaryReaderError, CompositeInnerType, ExternalKind, FunctionBody, Operator, Parser, Payload,
-    TypeRef,
+    BinaryReaderError, CompositeInnerType, ExternalKind, Operator, Parser, Payload, TypeRef,
 };
 
 use crate::core_modules::{Rewritten, rewrite_core_modules};
+use crate::replaced::Replaced;
 use crate::sections::{grown, with_sections};
 
 /// Operands of a call that are taken for addresses, at most.
@@ -150,44 +147,18 @@ impl Outline {
     }
 }
 
-/// A replacement: the bytes of the instruction, and what it is.
-type Site = (Range<usize>, ByHost);
-
-fn sites(outline: &Outline, body: &FunctionBody<'_>) -> Result<Vec<Site>, BinaryReaderError> {
-    let mut sites = Vec::new();
-    let mut operators = body.get_operators_reader()?;
-    while !operators.eof() {
-        let start = operators.original_position();
-        let operator = operators.read()?;
-        if let Some(by_host) = outline.by_host(&operator) {
-            sites.push((start..operators.original_position(), by_host));
-        }
-    }
-    Ok(sites)
-}
-
 fn rewrite_module(wasm: &[u8]) -> Rewritten<'_> {
     let outline = Outline::of(wasm)?;
     if outline.memories == 0 {
         return Ok(wasm.into());
     }
-    let mut appended: BTreeMap<ByHost, u32> = BTreeMap::new();
-    let mut bodies: Vec<(Range<usize>, Vec<Site>)> = Vec::new();
-    for payload in Parser::new(0).parse_all(wasm) {
-        if let Payload::CodeSectionEntry(body) = payload? {
-            let sites = sites(&outline, &body)?;
-            for &(_, by_host) in &sites {
-                let next = outline.functions + appended.len() as u32;
-                appended.entry(by_host).or_insert(next);
-            }
-            bodies.push((body.range(), sites));
-        }
-    }
+    let replaced = Replaced::find(wasm, outline.functions, |operator| {
+        outline.by_host(operator)
+    })?;
+    let appended = replaced.appended();
     if appended.is_empty() {
         return Ok(wasm.into());
     }
-    let mut in_order: Vec<(u32, ByHost)> = appended.iter().map(|(&it, &at)| (at, it)).collect();
-    in_order.sort_unstable();
 
     with_sections(wasm, |section, content| match section {
         Payload::TypeSection(section) => {
@@ -199,8 +170,8 @@ fn rewrite_module(wasm: &[u8]) -> Rewritten<'_> {
             Some(data)
         }
         Payload::FunctionSection(section) => {
-            let mut data = grown(content, section.count(), in_order.len());
-            for (_, by_host) in &in_order {
+            let mut data = grown(content, section.count(), appended.len());
+            for by_host in &appended {
                 let ty = match by_host {
                     ByHost::Call(function) => outline.imported[*function as usize],
                     _ => outline.types.len() as u32,
@@ -210,35 +181,10 @@ fn rewrite_module(wasm: &[u8]) -> Rewritten<'_> {
             Some(data)
         }
         Payload::CodeSectionStart { .. } => {
-            let mut data = Vec::new();
-            ((bodies.len() + in_order.len()) as u32).encode(&mut data);
-            for (body, sites) in &bodies {
-                rewritten(wasm, body, sites, &appended).encode(&mut data);
-            }
-            for &(_, by_host) in &in_order {
-                touching(&outline, by_host).encode(&mut data);
-            }
-            Some(data)
+            Some(replaced.code(wasm, |by_host| touching(&outline, by_host)))
         }
         _ => None,
     })
-}
-
-fn rewritten(
-    wasm: &[u8],
-    body: &Range<usize>,
-    sites: &[Site],
-    appended: &BTreeMap<ByHost, u32>,
-) -> Vec<u8> {
-    let mut code = Vec::with_capacity(body.len());
-    let mut copied = body.start;
-    for (site, by_host) in sites {
-        code.extend_from_slice(&wasm[copied..site.start]);
-        I::Call(appended[by_host]).encode(&mut code);
-        copied = site.end;
-    }
-    code.extend_from_slice(&wasm[copied..body.end]);
-    code
 }
 
 /// Operands of a bulk instruction: destination, source or value, count.
