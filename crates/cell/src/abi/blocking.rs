@@ -1,6 +1,7 @@
 //! Calls that block: they repeat a kernel call after each wake-up until the kernel no longer
 //! answers «blocked».
 
+use crate::host::yield_point::suspended;
 use crate::local::{self, CellKernel};
 use leasehold_kernel::{Errno, ExecutionId, Outcome};
 use std::future::poll_fn;
@@ -38,15 +39,7 @@ async fn woken(execution: u64) {
 
 /// Lets the executor act on what was asked for in [`crate::programs::Programs::requests`].
 pub(crate) async fn let_executor_act() {
-    let mut asked = false;
-    poll_fn(|context| {
-        if std::mem::replace(&mut asked, true) {
-            return Poll::Ready(());
-        }
-        context.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
+    suspended().await;
 }
 
 /// Suspends the fiber until the executor polls it again after acting on its request.
