@@ -5,7 +5,7 @@
 //! cache missing it.
 
 use wasmparser::WasmFeatures;
-use wasmtime::{Collector, Config, OptLevel};
+use wasmtime::{Collector, Config, OptLevel, WasmBacktraceDetails};
 
 use crate::steps::caps;
 use leasehold_preempt::{self as preempt, Mechanism};
@@ -60,8 +60,10 @@ pub(crate) fn engine_config_for(
         // The engine would map images over slots of the cell's pool without the pool's knowledge.
         .memory_init_cow(false)
         .cranelift_opt_level(OptLevel::Speed)
-        // Names of guest functions in a trap's message come from here; line tables do not.
+        // Names of guest functions in a trap's message come from here. Line tables do not, whatever the host's
+        // environment says: they are as large as their program likes, and would be parsed for each frame.
         .generate_address_map(true)
+        .wasm_backtrace_details(WasmBacktraceDetails::Disable)
         .wasm_backtrace_max_frames(frames.filter(|_| backtraces && stack == StackClass::default()));
     preempt::configure(&mut config, mechanism);
     config

@@ -53,6 +53,18 @@ impl Leasehold {
         command
     }
 
+    /// How many programs and modules of the host's own are in the cache of compiled ones.
+    fn compiled_programs(&self) -> usize {
+        let entries = std::fs::read_dir(self.path("leasehold"));
+        let names = entries
+            .into_iter()
+            .flatten()
+            .flatten()
+            .map(|entry| entry.file_name());
+        // Beside the programs there is what is known of files.
+        names.filter(|name| name != "known").count()
+    }
+
     /// Runs, and checks the exit code and that standard error is one line that says so.
     fn refuses(&self, args: &[&str], code: i32, words: &[&str]) {
         let output = self.run(args);
@@ -554,23 +566,13 @@ fn either_mechanism_preempts_a_program_that_never_returns() {
     let leasehold = Leasehold::new();
     let hello = guest("hello.wasm").display().to_string();
     let spin = guest("spin.wasm").display().to_string();
-    let cached = |leasehold: &Leasehold| {
-        let entries = std::fs::read_dir(leasehold.path("leasehold"));
-        let mut names = entries
-            .into_iter()
-            .flatten()
-            .flatten()
-            .map(|entry| entry.file_name());
-        // Beside the programs there is what is known of files.
-        names.by_ref().filter(|name| name != "known").count()
-    };
     // Injection has two modules of its own.
     for (compiled, mechanism) in [(3, "injected"), (4, "epochs")] {
         let output = leasehold.run(&["run", "--preempt", mechanism, &hello, "Ada"]);
         assert_eq!(output.status.code(), Some(0), "{mechanism}: {output:?}");
         assert_eq!(String::from_utf8_lossy(&output.stdout), "hello, Ada\n");
         // Checks are compiled in, or are not: it is another program each time.
-        assert_eq!(cached(&leasehold), compiled, "{mechanism}");
+        assert_eq!(leasehold.compiled_programs(), compiled, "{mechanism}");
     }
     for mechanism in ["injected", "epochs"] {
         let kill = [
@@ -591,6 +593,22 @@ fn either_mechanism_preempts_a_program_that_never_returns() {
         assert!(error.contains(word), "no {word:?} in {error}");
     }
     assert!(wrong.stdout.is_empty());
+}
+
+#[test]
+fn the_environment_does_not_make_traps_parse_a_programs_debug_information() {
+    let leasehold = Leasehold::new();
+    let hello = guest("hello.wasm").display().to_string();
+    let mut compiled = Vec::new();
+    for details in ["0", "1"] {
+        let mut command = leasehold.command(&["run", &hello, "Ada"]);
+        let output = command.env("WASMTIME_BACKTRACE_DETAILS", details).output();
+        let output = output.expect("runs");
+        assert_eq!(output.status.code(), Some(0), "{output:?}");
+        compiled.push(leasehold.compiled_programs());
+    }
+    // The tables that the engine would parse are part of what is compiled: it would be another program.
+    assert_eq!(compiled[0], compiled[1]);
 }
 
 #[test]
