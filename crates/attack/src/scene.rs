@@ -11,7 +11,7 @@ use leasehold_cell::memory::{HeldMemory, Swap};
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{
     Cell, CellConfig, Destination, Directory, Lease, Output, StartRequest, Surroundings,
-    TenantHandle,
+    TenantHandle, WhenRealtime,
 };
 use leasehold_lease::{ByteSize, Cpu, MemoryKind, Nanoseconds, Paging, SharedPages};
 use std::io::Write;
@@ -130,7 +130,7 @@ fn play_in(bench: &Bench, make: impl FnOnce(&Path) -> Result<Attackers>) -> Resu
 
     let mut config = CellConfig::new(bench.profile.clone());
     config.cpu = bench.cpu;
-    config.realtime = true;
+    config.realtime = WhenRealtime::Always;
     config.memory = attackers.held.map(|held| HeldMemory {
         bytes: held.bytes,
         for_all: false,

@@ -11,6 +11,7 @@ use crate::config::CellConfig;
 use crate::control_share::{ControlKind, ControlUse};
 use crate::data_limit;
 use crate::dispatch::{self, Processor, Promised, claim};
+use crate::donor;
 use crate::drift::ClassCosts;
 use crate::ended::Ended;
 use crate::engine_config::engine_config;
@@ -28,13 +29,13 @@ use crate::pools::Pools;
 use crate::program::{Entry, Program, ProgramError, Purpose};
 use crate::programs;
 use crate::promises::{Promises, Unkept};
-use crate::realtime::{self, Realtime};
+use crate::realtime::{self, Realtime, WhenRealtime};
 use crate::realtime_limit::RealtimeLimit;
 use crate::serving::{Service, Serving};
 use crate::start_error::StartError;
 use crate::starting::Client;
 use crate::steps::{RowBounds, RowId, StepSamples, StepUse, watch};
-use leasehold_crossing::{Inbox, Message, Urgency};
+use leasehold_crossing::{Donation, Inbox, Message, Urgency};
 use leasehold_door::pass;
 use leasehold_exchange::Intake;
 use leasehold_kernel::Errno;
@@ -64,6 +65,9 @@ pub struct Cell {
     code_cache: Option<Arc<CodeCache>>,
     code: Arc<CodeSpace>,
     realtime: Realtime,
+    /// What kills ask for.
+    donation: Arc<Donation>,
+    donor: Option<JoinHandle<()>>,
     own_core: Option<usize>,
     /// The reservations that are promised; `None` without an admission test.
     promises: Option<Promises>,
@@ -81,6 +85,7 @@ pub struct TenantHandle {
     /// Bytes that one of its calls may hold.
     call_bytes: u64,
     inbox: Arc<Inbox<Command>>,
+    donation: Arc<Donation>,
     ended: Receiver<Ended>,
 }
 
@@ -97,18 +102,23 @@ pub struct PendingStart {
 pub struct Killer {
     key: u64,
     inbox: Arc<Inbox<Command>>,
+    donation: Arc<Donation>,
 }
 
 impl Killer {
     /// Ends the tenant, whatever it is doing. Idempotent; does not wait. The clock of the end, and of
     /// what bounds it ([`KillDelay`](crate::KillDelay)), starts here.
     pub fn kill(&self) {
-        let command = Command::Kill {
-            key: self.key,
-            asked_ns: monotonic_ns(),
-        };
-        let message = Message::Command(command);
-        self.inbox.put(message, Urgency::CONTROL);
+        let (key, asked_ns) = (self.key, monotonic_ns());
+        self.donation.ask(|urgency| {
+            let command = Command::Kill {
+                key,
+                asked_ns,
+                urgency,
+            };
+            let message = Message::Command(command);
+            self.inbox.put(message, Urgency::CONTROL);
+        });
     }
 }
 
@@ -190,19 +200,21 @@ impl Cell {
         let default = engines.get_or_make(StackClass::SMALLEST)?;
         let (engine, companion) = (default.engine.clone(), default.companion.clone());
         let inbox = Arc::new(Inbox::new());
+        let donation = Arc::new(Donation::default());
         let (ready, started) = channel();
         let (place, placed) = channel();
         let (give_io, given_io) = channel();
         let ends_fit = Arc::new(AtomicBool::new(true));
         let bounds = Arc::new(RowBounds::calibrated(&config.profile));
         let thread = {
-            let inbox = inbox.clone();
+            let (inbox, donation) = (inbox.clone(), donation.clone());
             let shared = (ends_fit.clone(), bounds.clone());
             let config = config.clone();
             pass(leasehold_door::Call::StartThread)?;
             std::thread::Builder::new()
                 .name("leasehold-cell".into())
                 .spawn(move || {
+                    let _recipient = donation.receive();
                     let (realtime, own_core) = take_place(&config, &place);
                     let lacks_core = realtime == Realtime::Granted && own_core.is_none();
                     if config.needs_own_core && lacks_core {
@@ -231,6 +243,10 @@ impl Cell {
             .flatten();
         // Without a cell no thread of it is left.
         let (realtime, held) = begun.inspect_err(|_| io.stop())?;
+        let (realtime, donor) = match config.realtime {
+            WhenRealtime::ForKills => donor::start(&donation),
+            WhenRealtime::Never | WhenRealtime::Always => (realtime, None),
+        };
         let overhead = dispatch::overhead(&config);
         // Without real-time priority the host may take any amount of time.
         let limit = (realtime == Realtime::Granted).then(RealtimeLimit::of_host);
@@ -247,6 +263,8 @@ impl Cell {
             code_cache: config.code_cache,
             code: CodeSpace::new(config.code),
             realtime,
+            donation,
+            donor,
             own_core,
             promises,
             bounds,
@@ -539,6 +557,7 @@ impl Cell {
                 key,
                 call_bytes,
                 inbox,
+                donation: self.donation.clone(),
                 ended,
             },
             started,
@@ -676,6 +695,9 @@ impl Drop for Cell {
         {
             tracing::error!("the cell's thread panicked");
         }
+        if let Some(donor) = self.donor.take() {
+            let _ = donor.join();
+        }
         self.io.stop();
     }
 }
@@ -712,6 +734,7 @@ impl TenantHandle {
         Killer {
             key: self.key,
             inbox: self.inbox.clone(),
+            donation: self.donation.clone(),
         }
     }
 
@@ -877,8 +900,8 @@ fn take_place(config: &CellConfig, place: &Sender<Placement>) -> (Realtime, Opti
         tracing::warn!(cpu, %error, "the cell's thread is not pinned");
     }
     let realtime = match config.realtime {
-        true => realtime::may_have(),
-        false => Realtime::NotAsked,
+        WhenRealtime::Always => realtime::may_have(),
+        WhenRealtime::Never | WhenRealtime::ForKills => Realtime::NotAsked,
     };
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let own = match (realtime == Realtime::Granted, config.cpu) {

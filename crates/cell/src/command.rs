@@ -11,6 +11,7 @@ use crate::program::Program;
 use crate::starting::Client;
 use crate::steps::{StepSamples, StepUse};
 use crate::surroundings::Surroundings;
+use leasehold_crossing::Asked;
 use leasehold_kernel::Errno;
 use leasehold_lease::Lease;
 use leasehold_reclaim::Statement;
@@ -47,6 +48,8 @@ pub(crate) enum Command {
         key: u64,
         /// When the controller asked for it, ns of [`monotonic_ns`](crate::clock::monotonic_ns).
         asked_ns: u64,
+        /// Its request for the priority that kills have.
+        urgency: Asked,
     },
     /// A call of one of its exported functions.
     Call(u64, Box<Call>),

@@ -3,6 +3,7 @@
 use crate::kill_bound::ends_contract;
 use crate::memory::HeldMemory;
 use crate::profile::Profile;
+use crate::realtime::WhenRealtime;
 use leasehold_preempt::Mechanism;
 use leasehold_reclaim::Mode;
 use leasehold_reserve::{Contract, Order, Shielding};
@@ -34,9 +35,9 @@ pub struct CellConfig {
     pub max_tenants: u32,
     /// The order of dispatch: fixed priorities, or the earliest deadline first.
     pub order: Order,
-    /// Whether the cell's thread asks for real-time priority, so that no other program of the host
-    /// takes time from reservations ([`Cell::realtime`](crate::Cell::realtime) tells whether it got it).
-    pub realtime: bool,
+    /// When the cell's thread has real-time priority, so that no other program of the host takes time from
+    /// reservations or kills ([`Cell::realtime`](crate::Cell::realtime) tells whether it got it).
+    pub realtime: WhenRealtime,
     /// Whether a cell that gets real-time priority, but no [core of its own](crate::Cell::own_core), ends
     /// at once, with the error [`NoOwnCore`](crate::NoOwnCore): before it takes any memory.
     pub needs_own_core: bool,
@@ -80,7 +81,7 @@ impl CellConfig {
             preemption: Mechanism::from_environment(),
             max_tenants: 4096,
             order: Order::FixedPriority,
-            realtime: false,
+            realtime: WhenRealtime::Never,
             needs_own_core: false,
             admission: true,
             shielding: Shielding::Shielded,

@@ -23,6 +23,7 @@ use crate::memory::{MemoryUse, Tenancy};
 use crate::pools::{DirtyRanges, Pools};
 use crate::refusals::{Refusal, Reservation};
 use crate::steps::{begin, caps, step};
+use leasehold_crossing::Asked;
 use leasehold_kernel::{End, ExecutionId, TenantId};
 use leasehold_reclaim::{Progress, Statement};
 use leasehold_reserve::Supply;
@@ -38,6 +39,9 @@ pub(crate) struct Cause {
     pub(crate) exit: Exit,
     /// The instant of the request; for a kill, the controller's call.
     pub(crate) asked_ns: u64,
+    /// Makes the cell's thread urgent until the end is over; of a kill only.
+    #[expect(dead_code, reason = "it is dropped")]
+    pub(crate) urgency: Option<Asked>,
 }
 
 impl Cause {
@@ -46,6 +50,7 @@ impl Cause {
         Self {
             exit,
             asked_ns: monotonic_ns(),
+            urgency: None,
         }
     }
 }

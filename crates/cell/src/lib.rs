@@ -39,7 +39,7 @@
 //! | processor reservations on a cell | `dispatch`, `promises`; what programs reach: `reaches`; wake-ups: `wake_priority`, `deferral` |
 //! | commands are rationed; time that the host takes | `control_share`; `stalls`, `clock` |
 //! | a limit of the host under which no cell starts | `data_limit` |
-//! | real-time priority, and a core of the cell's own | `realtime`, `realtime_limit`, `host_share`, `own_core` |
+//! | real-time priority, for kills too, and a core of the cell's own | `realtime`, `donor`, `realtime_limit`, `host_share`, `own_core` |
 //! | the state of the thread, and what executions are built from | `local`, `programs`, `engines`, `engine_parts`, `engine_config`, `linkers` |
 //! | a program, its memory, and what it is given | [`program`], `code_space`, `outline`, `surroundings`, `disk_use`, `given`, `entropy` |
 //! | the start of a tenant | `starting`, `build_error` |
@@ -88,6 +88,7 @@ mod deferral;
 mod discarded;
 mod disk_use;
 mod dispatch;
+mod donor;
 mod drift;
 mod ended;
 mod ending;
@@ -169,7 +170,7 @@ pub use leasehold_wasm::{exceptions, image};
 pub use meter::Held;
 pub use own_core::NoOwnCore;
 pub use program::{Program, ProgramError};
-pub use realtime::Realtime;
+pub use realtime::{Realtime, WhenRealtime};
 pub use realtime_limit::RealtimeLimit;
 pub use refusals::{Refusal, Reservation};
 pub use rehearsal::{Rehearsal, RehearsedStart};

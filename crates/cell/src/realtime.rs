@@ -12,6 +12,18 @@ use crate::system;
 /// a chosen priority.
 const PRIORITY: libc::c_int = 1;
 
+/// When a cell's thread has real-time priority, if the system grants it.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum WhenRealtime {
+    /// Never: it shares the processor with other programs of the host.
+    #[default]
+    Never,
+    /// From a kill until everything that the tenant had is taken back.
+    ForKills,
+    /// Always, as reservations need it.
+    Always,
+}
+
 /// Whether a cell's thread runs before all ordinary ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Realtime {
@@ -19,6 +31,8 @@ pub enum Realtime {
     NotAsked,
     /// `SCHED_FIFO`.
     Granted,
+    /// While it kills tenants.
+    ForKills,
     /// The system refused it, for this reason: other programs of the host can delay all tenants.
     Refused(String),
 }
@@ -67,7 +81,7 @@ mod tests {
         match answer {
             Realtime::Granted => assert_eq!(policy, libc::SCHED_FIFO),
             Realtime::Refused(_) => assert_eq!(policy, libc::SCHED_OTHER),
-            Realtime::NotAsked => panic!("it was asked"),
+            Realtime::NotAsked | Realtime::ForKills => panic!("it was asked"),
         }
     }
 }

@@ -8,7 +8,7 @@ use common::{cell, guest, lease, profile, until};
 use leasehold_cell::keyvalue::Store;
 use leasehold_cell::{
     Cell, CellConfig, Directory, Ended, Exit, Lease, MapBacking, Output, Program, StartError,
-    StartRequest, Surroundings, TenantHandle,
+    StartRequest, Surroundings, TenantHandle, WhenRealtime,
 };
 use leasehold_door::Call;
 use leasehold_door::faults::{Gate, Plan, arm, disarm, met, spare, spare_none};
@@ -485,7 +485,9 @@ fn count(path: &str) -> usize {
 
 /// Starts a cell, and runs a tenant that makes blocking calls; whether nothing was refused.
 fn start_and_run(program: &str) -> Result<bool, String> {
-    let cell = Cell::start(CellConfig::new(profile())).map_err(|error| error.to_string())?;
+    let mut config = CellConfig::new(profile());
+    config.realtime = WhenRealtime::ForKills;
+    let cell = Cell::start(config).map_err(|error| error.to_string())?;
     let directory = tempfile::tempdir().expect("a directory");
     let started = cell.start_tenant(StartRequest {
         program: cell.compile(program.as_bytes()).expect("a program"),

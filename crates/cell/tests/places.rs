@@ -1,13 +1,19 @@
-//! The cores of a cell's threads, in a process of its own: the threads are found by their names.
+//! The cores and priorities of a cell's threads, in a process of its own: the threads are found by their names.
 
 mod common;
 
-use leasehold_cell::{Cell, CellConfig, Output, Realtime, StartRequest, Surroundings};
+use leasehold_cell::{
+    Cell, CellConfig, Output, Realtime, StartRequest, Surroundings, WhenRealtime,
+};
 use rustix::thread::{CpuSet, Pid, sched_getaffinity};
+use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// The cores of each thread of this process with such a name.
-fn cores_of(name: &str) -> Vec<CpuSet> {
+/// One cell at a time.
+static ALONE: Mutex<()> = Mutex::new(());
+
+/// The threads of this process with such a name.
+fn threads_of(name: &str) -> Vec<i32> {
     let tasks = std::fs::read_dir("/proc/self/task").expect("threads");
     let named = tasks.flatten().filter(|task| {
         let found = std::fs::read_to_string(task.path().join("comm"));
@@ -15,17 +21,36 @@ fn cores_of(name: &str) -> Vec<CpuSet> {
     });
     let threads = named.map(|task| {
         let id = task.file_name().into_string().expect("a number");
-        let id = Pid::from_raw(id.parse().expect("a number"));
-        sched_getaffinity(id).expect("cores")
+        id.parse().expect("a number")
     });
     threads.collect()
 }
 
+/// The cores of each of them.
+fn cores_of(name: &str) -> Vec<CpuSet> {
+    let threads = threads_of(name).into_iter();
+    threads
+        .map(|id| sched_getaffinity(Pid::from_raw(id)).expect("cores"))
+        .collect()
+}
+
+/// Whether a thread is scheduled as a real-time one now, by its own priority or another thread's (proc(5), field 18 of
+/// `stat`).
+fn is_urgent(thread: i32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat"));
+    let stat = stat.expect("a thread");
+    let (_, after_name) = stat.rsplit_once(')').expect("a name");
+    let priority = after_name.split_whitespace().nth(18 - 3);
+    let priority: i32 = priority.expect("a priority").parse().expect("a number");
+    priority < 0
+}
+
 #[test]
 fn a_real_time_cell_keeps_to_a_core_which_its_other_threads_leave_to_it() {
+    let _alone = ALONE.lock();
     let all = sched_getaffinity(None).expect("the cores of this process");
     let mut config = CellConfig::new(common::profile());
-    config.realtime = true;
+    config.realtime = WhenRealtime::Always;
     let cell = Cell::start(config).expect("a cell starts");
     let cells = cores_of("leasehold-cell");
     let [own] = cells[..] else {
@@ -72,4 +97,62 @@ fn a_real_time_cell_keeps_to_a_core_which_its_other_threads_leave_to_it() {
             assert_eq!(cores.count(), left, "{name}");
         }
     }
+}
+
+/// Writes to 64 MiB, and computes.
+const LARGE: &str = r#"(module
+  (memory (export "memory") 1024)
+  (func (export "_start")
+    (memory.fill (i32.const 0) (i32.const 1) (i32.const 0x4000000))
+    (loop $for_ever (br $for_ever))))"#;
+
+#[test]
+fn a_cell_is_urgent_from_a_kill_until_everything_is_back_and_at_no_other_time() {
+    let _alone = ALONE.lock();
+    let mut config = CellConfig::new(common::profile());
+    config.realtime = WhenRealtime::ForKills;
+    let cell = Cell::start(config).expect("a cell starts");
+    let threads = threads_of("leasehold-cell");
+    let [thread] = threads[..] else {
+        panic!("{} cells", threads.len());
+    };
+    if let Realtime::Refused(reason) = cell.realtime() {
+        eprintln!("skipped: real-time priority cannot be had here: {reason}");
+        return;
+    }
+    assert_eq!(*cell.realtime(), Realtime::ForKills);
+    let program = cell.compile(LARGE.as_bytes()).expect("it compiles");
+    let mut seen = 0;
+    // A kill may be over before it is looked at.
+    for _ in 0..20 {
+        let tenant = cell.start_tenant(StartRequest {
+            program: program.clone(),
+            lease: common::lease(1_000_000, 64 << 10),
+            surroundings: Surroundings::default(),
+        });
+        let tenant = tenant.expect("a tenant starts");
+        std::thread::sleep(Duration::from_millis(100));
+        assert!(!is_urgent(thread), "before the kill");
+        tenant.kill();
+        let ended = loop {
+            seen += u32::from(is_urgent(thread));
+            match tenant.wait_for(Duration::ZERO).expect("the cell is there") {
+                Some(ended) => break ended,
+                None => std::thread::sleep(Duration::from_micros(100)),
+            }
+        };
+        assert_eq!(ended.exit, leasehold_cell::Exit::Killed);
+        let until = Instant::now() + Duration::from_secs(10);
+        while is_urgent(thread) && Instant::now() < until {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(10));
+        assert!(!is_urgent(thread), "after the end");
+        if seen > 0 {
+            break;
+        }
+    }
+    assert!(seen > 0, "it was never urgent");
+    drop(cell);
+    assert!(threads_of("leasehold-donor").is_empty());
 }

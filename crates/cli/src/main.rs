@@ -13,7 +13,7 @@
 //! | what an admission counts with: preemption and faults, requests on their way | `overhead`, `transit` |
 //! | the cell of a lease file, checked and admitted | `opened` |
 //! | the confinement of the process | `confinement`; what no tenant may reach: `guard`, by `walk`, `mounts` and `second_names`; what is opened before it: `stores`, `requests` |
-//! | reports: a run, ends and their charges, long host steps, refusals | `report`, `costs`, `host_steps`, `refusals` |
+//! | reports: a run, ends and their charges, long host steps, refusals, what the host granted | `report`, `costs`, `host_steps`, `refusals`, `on_host` |
 //! | output and log, which never wait for a reader | `output`, `log`, `access_log` |
 //! | signals that ask for the end; the service manager | `interrupt`, `notify` |
 //! | exit codes, and the failures behind them | `exit` |
@@ -42,6 +42,7 @@ mod log;
 mod memory_admission;
 mod mounts;
 mod notify;
+mod on_host;
 mod opened;
 mod operate;
 mod output;

@@ -13,7 +13,7 @@ use crate::overhead::{HostSteps, HostTime};
 use crate::rules::Rules;
 use crate::transit::{self, Transit};
 use leasehold_cell::preempt::Mechanism;
-use leasehold_cell::{Cell, CellConfig, NoOwnCore, Realtime, RealtimeLimit};
+use leasehold_cell::{Cell, CellConfig, NoOwnCore, Realtime, RealtimeLimit, WhenRealtime};
 use leasehold_confine::InForce;
 use leasehold_lease::{LeaseFile, Nanoseconds, Order, TenantSpec};
 use std::path::Path;
@@ -159,7 +159,7 @@ impl CellOptions {
         config.order = leases::order(file.order);
         config.memory = leases::held_memory(&file.tenants, file.memory);
         config.code = file.code.map(|code| code.get());
-        config.realtime = true;
+        config.realtime = WhenRealtime::Always;
         config.admission = !self.unadmitted;
         config.needs_own_core = !self.unadmitted;
         config.ends = admitted.ends.reservation.or(config.ends);
@@ -200,7 +200,7 @@ impl CellOptions {
                     );
                 }
             }
-            Realtime::NotAsked => {}
+            Realtime::NotAsked | Realtime::ForKills => {}
         }
         Ok(Opened {
             cell,

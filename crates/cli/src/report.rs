@@ -1,9 +1,9 @@
 //! The report of `leasehold run`: charges, predictions and measurements.
 
 use crate::leases::EndBound;
+use crate::on_host::OnHost;
 use comfy_table::{CellAlignment, Table, presets};
-use leasehold_cell::{Ended, Exit};
-use leasehold_confine::InForce;
+use leasehold_cell::{Ended, Exit, Realtime};
 use leasehold_lease::TenantSpec;
 use serde_json::{Value, json};
 
@@ -32,7 +32,7 @@ pub(crate) fn text(
     tenant: &TenantSpec,
     ended: &Ended,
     bound: &EndBound,
-    confined: &InForce,
+    host: &OnHost<'_>,
 ) -> String {
     let mut charges = Table::new();
     charges.load_style(presets::UTF8_HORIZONTAL_ONLY);
@@ -64,7 +64,7 @@ pub(crate) fn text(
 \x20 effect             {effect:>12}   until nothing of it ran any more: bound {effect_bound}\n\
 \x20 reusable           {reusable_wall:>12}\n\
          severed {scrubbed} links, ended {groups} groups, gave back {pages} pages in {steps} steps with {pauses} pauses\n\
-         {under_way}{confined}\n",
+         {under_way}{priority}{confined}\n",
         name = tenant.name,
         exit = exit(&ended.exit),
         budget = nanos(budget),
@@ -84,6 +84,14 @@ pub(crate) fn text(
         pages = reclaimed.pages,
         steps = reclaimed.steps,
         pauses = reclaimed.pauses,
+        confined = host.confined,
+        priority = match host.realtime {
+            Realtime::ForKills | Realtime::Granted => String::new(),
+            Realtime::NotAsked | Realtime::Refused(_) => {
+                "WITHOUT real-time priority: other programs of this host can delay a kill\n"
+                    .to_owned()
+            }
+        },
         under_way = match reclaimed.calls_under_way {
             0 => String::new(),
             calls => format!(
@@ -98,7 +106,7 @@ pub(crate) fn json(
     tenant: &TenantSpec,
     ended: &Ended,
     bound: &EndBound,
-    confined: &InForce,
+    host: &OnHost<'_>,
 ) -> Value {
     let message = match &ended.exit {
         Exit::Trap(message) | Exit::Lease(message) | Exit::Memory(message) => Some(message),
@@ -132,6 +140,7 @@ pub(crate) fn json(
         "steps": reclaimed.steps,
         "pauses": reclaimed.pauses,
         "calls_under_way": reclaimed.calls_under_way,
-        "confinement": confined,
+        "realtime": matches!(host.realtime, Realtime::ForKills | Realtime::Granted),
+        "confinement": host.confined,
     })
 }

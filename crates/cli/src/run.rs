@@ -9,6 +9,7 @@ use crate::host_steps;
 use crate::interrupt::{Interrupt, LOOK};
 use crate::invoke::{self, Invocation};
 use crate::leases::{self, Ends};
+use crate::on_host::OnHost;
 use crate::output::{self, plain, say, tell};
 use crate::overhead::{HostSteps, HostTime};
 use crate::refusals;
@@ -20,6 +21,7 @@ use leasehold_cell::profile::Profile;
 use leasehold_cell::{
     CallError, Cell, CellConfig, CodeCache, Directory, DiskUse, Ended, Exit, Input, Output,
     PendingCall, Program, ProgramError, StartError, StartRequest, Surroundings, TenantHandle, Val,
+    WhenRealtime,
 };
 use leasehold_lease::{
     ByteSize, Cpu, DataSet, Disk, EnvVar, Files, Lease, LeaseFlags, Nanoseconds, PagingFlag,
@@ -193,6 +195,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     let mut config = CellConfig::new(profile);
     config.code_cache = code_cache;
     config.backtraces = backtraces;
+    config.realtime = WhenRealtime::ForKills;
     config.memory = leases::held_memory(std::slice::from_ref(&tenant), of_cell.memory);
     config.code = of_cell.code.map(|code| code.get());
     config.ends = ends.reservation.or(config.ends);
@@ -248,6 +251,10 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         tell!(part "{}", invoke::text(&program, &results)?);
     }
 
+    let host = OnHost {
+        realtime: cell.realtime(),
+        confined: &confined,
+    };
     let refused = refusals::line(&ended.refusals, &lease);
     match &ended.exit {
         Exit::Trap(message) => say!("leasehold: the program trapped: {}", plain(message)),
@@ -266,7 +273,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         say!("leasehold: {line}");
     }
     if arguments.json {
-        let mut json = report::json(&tenant, &ended, &bound, &confined);
+        let mut json = report::json(&tenant, &ended, &bound, &host);
         json["host_steps"] = host_steps::json(&cell.steps());
         json["end_costs"] = costs::json(&cell.costs());
         output::report!("{json}");
@@ -274,7 +281,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         let steps = host_steps::text(&cell.steps());
         output::report!(part
             "{}{steps}{}",
-            report::text(&tenant, &ended, &bound, &confined),
+            report::text(&tenant, &ended, &bound, &host),
             costs::text(&cell.costs())
         );
     }

@@ -11,6 +11,7 @@ use crate::exit::Failure;
 use crate::host_steps;
 use crate::interrupt::{Interrupt, LOOK};
 use crate::leases::{self, EndBound};
+use crate::on_host::OnHost;
 use crate::opened::{Admitted, CellOptions, Opened};
 use crate::output;
 use crate::output::tell;
@@ -19,10 +20,9 @@ use crate::run::{failure, load, surroundings};
 use crate::stores::Stores;
 use leasehold_cell::memory::MemoryUse;
 use leasehold_cell::{
-    Cell, Destination, Ended, Exit, Input, Output, Processor, Realtime, StartRequest, Surroundings,
+    Cell, Destination, Ended, Exit, Input, Output, Processor, StartRequest, Surroundings,
     TenantHandle,
 };
-use leasehold_confine::InForce;
 use leasehold_lease::{LeaseFile, Nanoseconds, TenantSpec};
 use leasehold_node::Ward;
 use memory::Areas;
@@ -110,12 +110,6 @@ pub(crate) struct Running<'a> {
     /// Its use of memory then.
     memory: Option<MemoryUse>,
     pub(crate) ended: Option<Ended>,
-}
-
-/// The host's grants to the cell, and its limit.
-pub(crate) struct OnHost<'a> {
-    pub(crate) realtime: &'a Realtime,
-    pub(crate) confined: &'a InForce,
 }
 
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {

@@ -122,6 +122,7 @@ fn a_report_tells_what_was_charged_predicted_and_measured() {
     let json = leasehold.run(&["run", "--json", &hello]);
     let json: serde_json::Value = serde_json::from_slice(&json.stderr).expect("JSON");
     assert_eq!(json["exit_code"], 0);
+    assert!(json["realtime"].is_boolean(), "{json}");
     let (predicted, budget) = (&json["predicted_ns"], &json["budget_ns"]);
     assert!(
         predicted.as_u64() > Some(0) && predicted.as_u64() <= budget.as_u64(),

@@ -24,11 +24,13 @@ pub enum Thread {
     Outgoing,
     /// Helps to compile.
     Compiler,
+    /// Gives a cell's thread its own priority while that kills tenants.
+    Donor,
 }
 
 impl Thread {
     /// All kinds.
-    pub const ALL: [Thread; 8] = [
+    pub const ALL: [Thread; 9] = [
         Thread::Start,
         Thread::Controller,
         Thread::Cell,
@@ -37,6 +39,7 @@ impl Thread {
         Thread::Control,
         Thread::Outgoing,
         Thread::Compiler,
+        Thread::Donor,
     ];
 
     fn groups(self) -> &'static [&'static [Call]] {
@@ -82,6 +85,7 @@ impl Thread {
             Thread::Outgoing => &[COMMON, MEMORY, WAITING, STREAMS, TCP, RESETS, REQUESTS],
             Thread::Control => &[COMMON, MEMORY, WAITING, STREAMS, ACCEPTED, POLICY],
             Thread::Compiler => &[COMMON, MEMORY, THREADS, POLICY, URGENCY],
+            Thread::Donor => &[COMMON, MEMORY],
         }
     }
 

@@ -191,7 +191,7 @@ pub fn narrow(kind: Thread) -> Result<(), ConfineError> {
         Thread::Controller => places::restrict(tenants.iter().chain(controller), none)?,
         Thread::Cell | Thread::Io => places::restrict(tenants.iter(), none)?,
         Thread::Outgoing => places::restrict(std::iter::empty(), ports.iter().copied())?,
-        Thread::Front | Thread::Control | Thread::Compiler | Thread::Start => {
+        Thread::Front | Thread::Control | Thread::Compiler | Thread::Donor | Thread::Start => {
             places::restrict(std::iter::empty(), none)?
         }
     };

@@ -137,6 +137,16 @@ const CASES: &[Case] = &[
         ACCESS,
         |at| fs::read(at.join("read/file")).map(drop),
     ),
+    case(
+        "the_donor_of_a_priority_gives_none_and_takes_none",
+        Thread::Donor,
+        PERM,
+        |_| {
+            let parameters = libc::sched_param { sched_priority: 0 };
+            // SAFETY: the parameters are read during the call only.
+            done(unsafe { libc::sched_setscheduler(0, libc::SCHED_OTHER, &raw const parameters) })
+        },
+    ),
     case("executes_nothing", Thread::Controller, Fate::Fatal, |_| {
         let path = c"/bin/true".as_ptr();
         // SAFETY: the strings are of C, and the lists end with null.

@@ -26,6 +26,7 @@
 //! | items between threads whose ends are locked apart | `queue` |
 //! | the waker of one waiting side; a bell for a thread that drains several pipes | `waker_slot`, `bell` |
 //! | a mutex with priority inheritance, and its condition | `mutex`, `condvar` |
+//! | a thread's priority, donated to another one | `donation` |
 //! | the primitives that the model checker replaces | `sync` |
 //!
 //! ```
@@ -53,6 +54,8 @@ mod backlog;
 mod bell;
 #[cfg(not(loom))]
 mod condvar;
+#[cfg(not(loom))]
+mod donation;
 mod funnel;
 mod inbox;
 #[cfg(not(loom))]
@@ -68,6 +71,8 @@ pub use backlog::{CAPACITY, PROMISE, TURN, Until};
 pub use bell::Bell;
 #[cfg(not(loom))]
 pub use condvar::Condvar;
+#[cfg(not(loom))]
+pub use donation::{Asked, Donation, Recipient};
 pub use funnel::{Funnel, Pipe};
 pub use inbox::{Attention, Inbox, Message, Owner, Urgency, Urgent, WakeFlag};
 #[cfg(not(loom))]

@@ -9,12 +9,14 @@
 //! So whatever a cell's thread locks, and other threads as well, is a mutex of this kind.
 
 use rustix::io::Errno;
-use rustix::thread::futex::{Flags, lock_pi, unlock_pi};
+use rustix::thread::futex::{Flags, Timespec, lock_pi, lock_pi2, unlock_pi};
 use rustix::thread::{gettid, sched_yield};
+use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
 
 thread_local! {
     /// The number of this thread; 0 if it is not known yet.
@@ -50,6 +52,22 @@ impl Holder {
                 Err(_) => sched_yield(),
             }
         }
+    }
+
+    /// The same for `patience` at most. Returns whether this thread has it.
+    fn take_within(&self, patience: Duration) -> Result<bool, Errno> {
+        // The kernel waits by this clock.
+        let now = Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default();
+        let until = Timespec::try_from(now + patience).ok();
+        while !self.try_take() {
+            match lock_pi2(&self.0, Flags::PRIVATE, until.as_ref()) {
+                Ok(()) => return Ok(true),
+                Err(Errno::TIMEDOUT) => return Ok(false),
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(true)
     }
 
     fn try_take(&self) -> bool {
@@ -96,6 +114,16 @@ impl<T> Mutex<T> {
     pub fn lock(&self) -> MutexGuard<'_, T> {
         self.holder.take();
         self.taken()
+    }
+
+    /// Locks it, if no thread has it or the one that has it gives it back within `patience`; that thread has the
+    /// priority of this one meanwhile.
+    ///
+    /// # Errors
+    /// When the kernel cannot wait so (`FUTEX_LOCK_PI2`, Linux 5.14), or this thread has locked it already.
+    pub fn lock_for(&self, patience: Duration) -> Result<Option<MutexGuard<'_, T>>, Errno> {
+        let is_taken = self.holder.take_within(patience)?;
+        Ok(is_taken.then(|| self.taken()))
     }
 
     /// Locks it, if no thread has it.
@@ -185,6 +213,23 @@ mod tests {
         drop(held);
         *mutex.try_lock().expect("free") += 1;
         assert_eq!(mutex.into_inner(), 2);
+    }
+
+    #[test]
+    fn a_thread_waits_no_longer_than_its_patience() {
+        let mutex = Arc::new(Mutex::new(1));
+        let held = mutex.lock();
+        let theirs = mutex.clone();
+        let waiter = thread::spawn(move || {
+            let patience = std::time::Duration::from_millis(2);
+            let began = std::time::Instant::now();
+            let is_locked = theirs.lock_for(patience).map(|locked| locked.is_some());
+            (is_locked, began.elapsed() >= patience)
+        });
+        assert_eq!(waiter.join().expect("it gave up"), (Ok(false), true));
+        drop(held);
+        let locked = mutex.lock_for(std::time::Duration::ZERO);
+        assert_eq!(locked.map(|value| value.map(|value| *value)), Ok(Some(1)));
     }
 
     #[test]

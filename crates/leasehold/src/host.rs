@@ -6,7 +6,7 @@ use crate::instance::Instance;
 use crate::program::{Command, Plugin};
 use crate::start::Start;
 use crate::tenant::Tenant;
-use leasehold_cell::{Cell, CellConfig, StartRequest, user_code_cache};
+use leasehold_cell::{Cell, CellConfig, StartRequest, WhenRealtime, user_code_cache};
 use leasehold_lease::Lease;
 use std::path::Path;
 
@@ -26,9 +26,9 @@ pub struct HostOptions {
 impl HostOptions {
     /// A host that charges these costs.
     pub fn new(costs: Costs) -> Self {
-        Self {
-            config: CellConfig::new(costs.into_profile()),
-        }
+        let mut config = CellConfig::new(costs.into_profile());
+        config.realtime = WhenRealtime::ForKills;
+        Self { config }
     }
 
     /// Pins the thread to a core. By default the system chooses the core.
@@ -37,10 +37,10 @@ impl HostOptions {
         self
     }
 
-    /// Asks for real-time priority, without which other programs of this machine delay the tenants. It takes a
-    /// privilege; without it, the host runs all the same.
+    /// Asks for real-time priority all the time, without which other programs of this machine delay the tenants. By
+    /// default it is asked for kills alone. It takes a privilege; without it, the host runs all the same.
     pub fn realtime(mut self) -> Self {
-        self.config.realtime = true;
+        self.config.realtime = WhenRealtime::Always;
         self
     }
 

@@ -27,7 +27,7 @@ use leasehold_cell::steps::caps::{
 use leasehold_cell::steps::{RowId, StepSamples};
 use leasehold_cell::{
     Capture, Cell, CellConfig, Destination, Directory, Exit, Lease, Output, Program, StartRequest,
-    Surroundings,
+    Surroundings, WhenRealtime,
 };
 use leasehold_lease::{ByteSize, Nanoseconds};
 use std::collections::{BTreeMap, HashMap};
@@ -94,7 +94,7 @@ fn run_all(
     seen.add(undisturbed(|| paged::samples(effort), goes_on)?);
     let mut config = CellConfig::new(Profile::free());
     config.sample_steps = true;
-    config.realtime = true;
+    config.realtime = WhenRealtime::Always;
     let cell = Cell::start(config)?;
     let stores = tempfile::tempdir()?;
     let store = Arc::new(Store::open(&stores.path().join("store"), 1 << 20)?);

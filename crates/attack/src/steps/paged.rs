@@ -6,7 +6,9 @@ use leasehold_cell::memory::{HeldMemory, Swap};
 use leasehold_cell::profile::Profile;
 use leasehold_cell::steps::StepSamples;
 use leasehold_cell::steps::caps::NAME;
-use leasehold_cell::{Cell, CellConfig, Exit, Lease, StartRequest, Surroundings, TenantHandle};
+use leasehold_cell::{
+    Cell, CellConfig, Exit, Lease, StartRequest, Surroundings, TenantHandle, WhenRealtime,
+};
 use leasehold_lease::{ByteSize, MemoryKind, Nanoseconds, Paging, SharedPages};
 use std::path::Path;
 
@@ -33,7 +35,7 @@ pub(super) fn samples(effort: Effort) -> Result<Vec<StepSamples>> {
     std::fs::write(&data, vec![b'd'; DATA])?;
     let mut config = CellConfig::new(Profile::free());
     config.sample_steps = true;
-    config.realtime = true;
+    config.realtime = WhenRealtime::Always;
     config.memory = Some(HeldMemory {
         bytes: HELD,
         for_all: false,

@@ -39,10 +39,15 @@ impl Executor {
                 client,
             } => self.start(key, *request, engine, (promised, files), client),
             Command::Go(key) => self.go(key),
-            Command::Kill { key, asked_ns } => {
+            Command::Kill {
+                key,
+                asked_ns,
+                urgency,
+            } => {
                 let cause = Cause {
                     exit: Exit::Killed,
                     asked_ns,
+                    urgency: Some(urgency),
                 };
                 self.end_root(key, cause);
             }

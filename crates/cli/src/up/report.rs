@@ -2,7 +2,8 @@
 
 use super::memory::{self, Areas};
 use super::table::{Column, lines};
-use super::{Admitted, OnHost, Running, View};
+use super::{Admitted, Running, View};
+use crate::on_host::OnHost;
 use crate::report::nanos;
 use leasehold_cell::{Ended, Exit, ProcessorState, Realtime, Supply};
 use serde_json::{Value, json};

@@ -167,6 +167,7 @@ impl Supervisor {
             realtime: match self.parts.cell.realtime() {
                 Realtime::Granted => "granted".to_owned(),
                 Realtime::NotAsked => "not asked".to_owned(),
+                Realtime::ForKills => "for kills".to_owned(),
                 Realtime::Refused(reason) => reason.to_string(),
             },
             own_core: self.parts.cell.own_core().map(|core| core as u64),

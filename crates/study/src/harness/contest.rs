@@ -15,7 +15,7 @@ use anyhow::{Context, Result, bail, ensure};
 use leasehold_cell::clock::monotonic_ns;
 use leasehold_cell::{
     Capture, Cell, CellConfig, ControlKind, ControlUse, Lease, Output, PendingStart, Program,
-    Realtime, Shielding, StartRequest, Supply, Surroundings, TenantHandle,
+    Realtime, Shielding, StartRequest, Supply, Surroundings, TenantHandle, WhenRealtime,
 };
 use leasehold_lease::{ByteSize, Cpu};
 use leasehold_reserve::{Contract, Nanos};
@@ -73,7 +73,7 @@ impl Contest {
         const SPARE: u32 = 8;
         let mut config = CellConfig::new(objects::profile(options)?);
         config.cpu = core();
-        config.realtime = true;
+        config.realtime = WhenRealtime::Always;
         config.shielding = shielding;
         // Attackers are not admitted: their reservations need not fit together.
         config.admission = false;
@@ -320,7 +320,7 @@ pub(crate) fn note(options: &Options) -> Result<String> {
         Realtime::Refused(reason) => {
             format!("without real-time priority ({reason}): other processes interrupt it")
         }
-        Realtime::NotAsked => "without real-time priority".to_owned(),
+        Realtime::NotAsked | Realtime::ForKills => "without real-time priority".to_owned(),
     };
     let load = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load = load.split(' ').next().filter(|load| !load.is_empty());

@@ -18,7 +18,8 @@ use leasehold_cell::profile::Profile;
 use leasehold_cell::steps::CEILING_NS;
 use leasehold_cell::{
     Cell, CellConfig, Ended, Exit, Input, KillDelay, Lease, Output, Program, StartError,
-    StartRequest, Surroundings, TenantHandle, claim, kill_bound, reservation_for_ends,
+    StartRequest, Surroundings, TenantHandle, WhenRealtime, claim, kill_bound,
+    reservation_for_ends,
 };
 use leasehold_lease::{Cpu, Nanoseconds};
 use leasehold_reserve::admission::{Overhead, Report as Admission, admit};
@@ -153,7 +154,7 @@ impl Case<'_> {
     ) -> Result<Tally> {
         let mut config = CellConfig::new(self.profile.clone());
         config.code_cache = leasehold_cell::user_code_cache();
-        config.realtime = true;
+        config.realtime = WhenRealtime::Always;
         config.ends = self.ends()?;
         let cell = Cell::start(config)?;
         let guests = Guests::load(&cell, &options.guests_dir, directory)?;
