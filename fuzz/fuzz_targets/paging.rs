@@ -4,7 +4,7 @@
 
 use arbitrary::Arbitrary;
 use leasehold_pager::{
-    AreaId, AttachmentId, Contract, Fault, MemoryBackend, Pager, ReservationId, Sharing,
+    AreaId, AttachmentId, Contract, Fault, MemoryBackend, PageNumber, Pager, ReservationId, Sharing,
 };
 use libfuzzer_sys::fuzz_target;
 
@@ -65,6 +65,11 @@ fn pick<T: Copy>(all: &[T], at: u8) -> Option<T> {
     all.get(usize::from(at) % all.len().max(1)).copied()
 }
 
+/// A page of an area, or one that it does not have.
+fn number(page: u8) -> PageNumber {
+    PageNumber::new(u32::from(page % 16))
+}
+
 struct Node {
     pager: Pager<MemoryBackend>,
     reservations: Vec<ReservationId>,
@@ -104,7 +109,7 @@ impl Node {
                 pager.detach(pick(&self.attachments, attachment)?).ok()?;
             }
             Step::Read { attachment, page } => {
-                let (at, page) = (pick(&self.attachments, attachment)?, u32::from(page % 16));
+                let (at, page) = (pick(&self.attachments, attachment)?, number(page));
                 let fault = pager.fault(at, page);
                 let word = pager.backend_mut().load(at, page);
                 // An ending tenant may still have pages, but gets none.
@@ -118,7 +123,7 @@ impl Node {
                 page,
                 word,
             } => {
-                let (at, page) = (pick(&self.attachments, attachment)?, u32::from(page % 16));
+                let (at, page) = (pick(&self.attachments, attachment)?, number(page));
                 pager.fault(at, page).ok()?;
                 assert!(pager.backend_mut().store(at, page, word));
                 assert_eq!(pager.backend_mut().load(at, page), Some(word));
@@ -130,7 +135,7 @@ impl Node {
                 copy,
             } => {
                 let (from, to) = (pick(&self.attachments, from)?, pick(&self.attachments, to)?);
-                let (page, copy) = (u32::from(page % 16), u32::from(copy % 16));
+                let (page, copy) = (number(page), number(copy));
                 pager.copy_on_write(from, page, to, copy).ok()?;
                 assert!(pager.backend().is_mapped(to, copy));
             }

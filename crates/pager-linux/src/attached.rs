@@ -1,6 +1,6 @@
 //! An area at addresses of a tenant.
 
-use leasehold_pager::{AttachmentId, ReservationId};
+use leasehold_pager::{AttachmentId, PageNumber, ReservationId};
 
 use crate::ahead::Stream;
 use crate::bits::Bits;
@@ -56,8 +56,19 @@ pub(crate) struct Attached {
 }
 
 impl Attached {
-    pub(crate) fn page_at(&self, page: u32) -> Span {
-        self.span.part(page, page + 1)
+    /// The addresses of a page.
+    pub(crate) fn page_at(&self, page: PageNumber) -> Span {
+        self.pages_at(page, page.next())
+    }
+
+    /// The addresses of the pages `from .. to`.
+    pub(crate) fn pages_at(&self, from: PageNumber, to: PageNumber) -> Span {
+        self.span.addresses_of(from, to)
+    }
+
+    /// The page behind those that are accessible.
+    pub(crate) fn end(&self) -> PageNumber {
+        PageNumber::new(self.accessible)
     }
 
     /// Writes go to copies.

@@ -7,8 +7,8 @@ mod write_out;
 use std::collections::BTreeMap;
 
 use leasehold_pager::{
-    AreaId, AttachmentId, Backend, CLUSTER, Frame, Held, PAGE, Page, ReservationId, StoreError,
-    Writing,
+    AreaId, AttachmentId, Backend, CLUSTER, Frame, Held, PAGE, Page, PageNumber, ReservationId,
+    StoreError, Writing,
 };
 use rustix::io::Errno;
 use rustix::mm::Advice;
@@ -180,26 +180,26 @@ impl Linux {
 
     /// The attachment that serves faults at an address, and the page there.
     #[inline]
-    pub(crate) fn find(&self, address: usize) -> Option<(u32, u32)> {
+    pub(crate) fn find(&self, address: usize) -> Option<(u32, PageNumber)> {
         let (&start, &(end, attached)) = self.ranges.range(..=address).next_back()?;
         let page = ((address - start) as u64 / PAGE) as u32;
-        (address < end).then_some((attached, page))
+        (address < end).then_some((attached, PageNumber::new(page)))
     }
 
     /// Returns whether a page of an attachment is visible at its address now.
-    fn is_shown(&self, attached: u32, page: u32) -> bool {
+    fn is_shown(&self, attached: u32, page: PageNumber) -> bool {
         let view = self.attached[attached as usize].as_ref();
         let view = view.expect("an attachment");
-        if view.gone || view.lost || page >= view.accessible {
+        if view.gone || view.lost || !page.is_within(view.accessible) {
             return false;
         }
         match &view.role {
             Role::Direct | Role::ReadOnly => true,
-            Role::Original { broken, block, .. } => !broken.get(page >> block),
+            Role::Original { broken, block, .. } => !broken.get(page.get() >> block),
             Role::Copies { original } => {
                 let original = self.attached[*original as usize].as_ref();
                 match original.map(|view| &view.role) {
-                    Some(Role::Original { broken, block, .. }) => broken.get(page >> block),
+                    Some(Role::Original { broken, block, .. }) => broken.get(page.get() >> block),
                     _ => false,
                 }
             }
@@ -207,7 +207,7 @@ impl Linux {
     }
 
     /// Returns whether an access to a page of an attachment would not fault.
-    pub(crate) fn is_mapped(&self, attached: u32, page: u32, write: bool) -> bool {
+    pub(crate) fn is_mapped(&self, attached: u32, page: PageNumber, write: bool) -> bool {
         let view = self.attached[attached as usize].as_ref();
         let mut view = view.expect("an attachment");
         if view.lost {
@@ -220,7 +220,7 @@ impl Linux {
             block,
         } = &view.role
         {
-            if broken.get(page >> block) {
+            if broken.get(page.get() >> block) {
                 let copies = self.attached[*copies as usize].as_ref();
                 view = copies.expect("an attachment");
             } else if write {
@@ -235,7 +235,7 @@ impl Linux {
 
     /// Puts a page that the policy has mapped into the page table, at the latest when deferred
     /// calls are [made](Self::settle).
-    pub(crate) fn restore(&mut self, attached: u32, page: u32) {
+    pub(crate) fn restore(&mut self, attached: u32, page: PageNumber) {
         let writing = self.writing;
         let staged = self.staged.take();
         let shown = self.is_shown(attached, page);
@@ -268,7 +268,7 @@ impl Linux {
         let run = Run {
             attached,
             from: page,
-            to: page + 1,
+            to: page.next(),
             source,
             protect,
         };
@@ -283,7 +283,7 @@ impl Linux {
         &mut self,
         attached: u32,
         area: u32,
-        page: u32,
+        page: PageNumber,
         shown: Option<(Span, bool)>,
     ) {
         self.settle();
@@ -322,13 +322,19 @@ impl Linux {
 
     /// Records that a page has a frame without its contents: the next access reads them again, or
     /// is denied.
-    fn leave_unfilled(&mut self, area: u32, page: u32, errno: Option<Errno>) {
+    fn leave_unfilled(&mut self, area: u32, page: PageNumber, errno: Option<Errno>) {
         self.memory(area).unfilled.put(page, true);
         self.failed = Some(Reason::Kernel(errno.unwrap_or(Errno::IO)));
     }
 
     /// Reads the contents of a page again that could not be put into its frame before.
-    fn fill_again(&mut self, attached: u32, area: u32, page: u32, shown: Option<(Span, bool)>) {
+    fn fill_again(
+        &mut self,
+        attached: u32,
+        area: u32,
+        page: PageNumber,
+        shown: Option<(Span, bool)>,
+    ) {
         self.settle();
         match self.read_stored(area, page) {
             Ok(()) => self.fill_from_staging(attached, area, page, shown),
@@ -370,8 +376,8 @@ impl Linux {
     /// tenant, and writes to them are still detected.
     fn keep_entries(&mut self, span: Span) {
         self.unzapped = true;
-        for page in 0..span.pages() {
-            let Some((attached, page)) = self.find(span.page(page)) else {
+        for before in 0..span.pages() {
+            let Some((attached, page)) = self.find(span.after(before)) else {
                 continue;
             };
             let shown = self.shown_by(attached, page);
@@ -381,14 +387,14 @@ impl Linux {
 
     /// The attachment whose page is seen at an address of another: it is another one if it was
     /// copied.
-    pub(crate) fn shown_by(&self, attached: u32, page: u32) -> u32 {
+    pub(crate) fn shown_by(&self, attached: u32, page: PageNumber) -> u32 {
         let view = self.attached[attached as usize].as_ref();
         match &view.expect("an attachment").role {
             Role::Original {
                 copies,
                 broken,
                 block,
-            } if broken.get(page >> block) => *copies,
+            } if broken.get(page.get() >> block) => *copies,
             _ => attached,
         }
     }
@@ -410,18 +416,19 @@ impl Linux {
     }
 
     /// Maps the first pages of `from .. run.to`; returns how far it came.
-    fn map_part(&mut self, run: Run, from: u32) -> Result<u32, Errno> {
+    fn map_part(&mut self, run: Run, from: PageNumber) -> Result<PageNumber, Errno> {
         let view = self.view(run.attached);
         let area = view.area;
         let to = match run.source {
             Source::Cached => run.to,
-            Source::Zeros => run.to.min(from + ZEROS),
+            Source::Zeros => run.to.min(from.plus(ZEROS)),
         };
-        let span = view.span.part(from, to);
+        let pages = to.since(from);
+        let span = view.pages_at(from, to);
         let result = match run.source {
             Source::Cached => self.userfault.map_cached(span, run.protect),
             Source::Zeros => {
-                self.ballast.use_frames(to - from);
+                self.ballast.use_frames(pages);
                 if run.protect {
                     let zeros = self.zeros.span();
                     self.userfault.map_copies(span, zeros, true)
@@ -431,27 +438,27 @@ impl Linux {
             }
         };
         let (done, errno) = match result {
-            Ok(()) => (to - from, None),
+            Ok(()) => (pages, None),
             Err(stopped) => (stopped.done, Some(stopped.errno)),
         };
-        for page in from..from + done {
+        for page in PageNumber::range(from.get()..from.get() + done) {
             self.view(run.attached).present.put(page, true);
             if run.source == Source::Zeros {
                 self.memory(area).cached.put(page, true);
             }
         }
         if run.source == Source::Zeros {
-            self.ballast.free_frames(to - from - done);
+            self.ballast.free_frames(pages - done);
         }
         match errno {
             None => Ok(to),
             // Still mapped, because it was touched by the kernel for the tenant.
             Some(Errno::EXIST) if run.source == Source::Cached => {
-                let page = from + done;
+                let page = from.plus(done);
                 self.view(run.attached).present.put(page, true);
                 let span = self.view(run.attached).page_at(page);
                 self.userfault.protect(span, run.protect)?;
-                Ok(page + 1)
+                Ok(page.next())
             }
             Some(errno) => Err(errno),
         }
@@ -495,7 +502,7 @@ impl Linux {
     pub(crate) fn lose(&mut self, attached: u32) {
         let view = self.view(attached);
         view.lost = true;
-        view.present.clear(0, view.accessible);
+        view.present.clear(PageNumber::FIRST, view.end());
         if let Role::Original { copies, .. } = view.role {
             self.lose(copies);
         }
@@ -507,7 +514,7 @@ impl Linux {
     pub(crate) fn substitute_page(
         &mut self,
         attached: u32,
-        page: u32,
+        page: PageNumber,
         span: Span,
     ) -> Result<(), Errno> {
         let shown = self.shown_by(attached, page);
@@ -532,7 +539,7 @@ impl Linux {
     }
 
     /// Removes a page from the page table of an attachment, if it is there.
-    pub(crate) fn forget_entry(&mut self, attached: u32, page: u32) -> bool {
+    pub(crate) fn forget_entry(&mut self, attached: u32, page: PageNumber) -> bool {
         if self.run.is_some_and(|run| run.has(attached, page)) {
             self.settle();
         }
@@ -551,7 +558,7 @@ impl Linux {
     /// Gives the frames of released pages back. A frame that cannot be given back now is retried
     /// when the page is filled again, or its area is removed.
     pub(crate) fn settle_releases(&mut self) {
-        let mut runs = [(0, 0, 0); MOST];
+        let mut runs = [(0, PageNumber::FIRST, PageNumber::FIRST); MOST];
         let mut count = 0;
         self.releases.drain(|area, from, to| {
             runs[count] = (area, from, to);
@@ -566,12 +573,12 @@ impl Linux {
                 // Some may have been given back otherwise, or filled anew.
                 let mut end = page;
                 while end < to && memory.vacant.get(end) {
-                    end += 1;
+                    end = end.next();
                 }
                 if end > page {
                     let _ = self.drop_pages(area, page, end);
                 }
-                page = end.max(page + 1);
+                page = end.max(page.next());
             }
         }
     }
@@ -599,21 +606,27 @@ impl Linux {
     ///
     /// # Errors
     /// The kernel's; nothing has changed.
-    pub(crate) fn drop_pages(&mut self, area: u32, from: u32, to: u32) -> Result<(), Errno> {
+    pub(crate) fn drop_pages(
+        &mut self,
+        area: u32,
+        from: PageNumber,
+        to: PageNumber,
+    ) -> Result<(), Errno> {
         let memory = self.areas[area as usize].as_mut().expect("an area");
         let freed = memory.punch(&self.file, from, to)?;
         self.ballast.free_frames(freed);
         if self.unzapped {
             for &attached in &memory.attached {
                 if let Some(view) = &mut self.attached[attached as usize] {
-                    view.present.clear(from, to.min(view.present.len()));
+                    let all = PageNumber::new(view.present.len());
+                    view.present.clear(from, to.min(all));
                 }
             }
         }
         Ok(())
     }
 
-    fn read_stored(&mut self, area: u32, page: u32) -> std::io::Result<()> {
+    fn read_stored(&mut self, area: u32, page: PageNumber) -> std::io::Result<()> {
         let memory = self.areas[area as usize].as_ref();
         let memory = memory.expect("an area");
         let into = self.staging.bytes(0, 1);
@@ -633,7 +646,7 @@ impl Linux {
     }
 
     /// Where in the store a page is that is in no frame, bytes.
-    pub(crate) fn place_to_read(&self, attached: u32, page: u32) -> Option<u64> {
+    pub(crate) fn place_to_read(&self, attached: u32, page: PageNumber) -> Option<u64> {
         let view = self.attached[attached as usize].as_ref()?;
         let memory = self.areas[view.area as usize].as_ref()?;
         // The remains of an earlier frame may still be there.
@@ -688,7 +701,7 @@ impl Backend for Linux {
             role: placement.role,
             gone: false,
             lost: false,
-            stream: Stream::default(),
+            stream: Stream::new(),
             holder: placement.holder,
             mappings: placement.mappings,
         });
@@ -706,15 +719,15 @@ impl Backend for Linux {
         memory.attached.retain(|&other| other != at.index());
     }
 
-    fn map(&mut self, at: AttachmentId, page: u32, _: Frame) {
+    fn map(&mut self, at: AttachmentId, page: PageNumber, _: Frame) {
         self.restore(at.index(), page);
     }
 
-    fn unmap(&mut self, at: AttachmentId, page: u32) {
+    fn unmap(&mut self, at: AttachmentId, page: PageNumber) {
         self.forget_entry(at.index(), page);
     }
 
-    fn take_referenced(&mut self, at: AttachmentId, page: u32) -> bool {
+    fn take_referenced(&mut self, at: AttachmentId, page: PageNumber) -> bool {
         self.forget_entry(at.index(), page)
     }
 

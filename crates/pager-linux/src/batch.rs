@@ -5,6 +5,7 @@
 //! visible.
 
 use crate::span::Span;
+use leasehold_pager::PageNumber;
 
 /// Most spans that wait.
 pub(crate) const MOST: usize = 64;
@@ -56,7 +57,7 @@ const MOST_RUNS: usize = 8;
 /// Released pages whose frames are to be given back, as pairs of area and page.
 #[derive(Debug)]
 pub(crate) struct Releases {
-    pages: [(u32, u32); MOST],
+    pages: [(u32, PageNumber); MOST],
     len: usize,
     /// Runs that they are of, at the most: in the order in which they came.
     runs: usize,
@@ -65,17 +66,17 @@ pub(crate) struct Releases {
 impl Releases {
     pub(crate) const fn new() -> Self {
         Releases {
-            pages: [(0, 0); MOST],
+            pages: [(0, PageNumber::FIRST); MOST],
             len: 0,
             runs: 0,
         }
     }
 
     /// Adds a page; returns whether the batch is full now.
-    pub(crate) fn push(&mut self, area: u32, page: u32) -> bool {
+    pub(crate) fn push(&mut self, area: u32, page: PageNumber) -> bool {
         let joins = self.pages[..self.len]
             .last()
-            .is_some_and(|&(of, last)| of == area && last.abs_diff(page) == 1);
+            .is_some_and(|&(of, last)| of == area && (last.next() == page || page.next() == last));
         self.runs += usize::from(!joins);
         self.pages[self.len] = (area, page);
         self.len += 1;
@@ -83,15 +84,15 @@ impl Releases {
     }
 
     /// Takes all out, as runs `(area, from, to)` of neighbours.
-    pub(crate) fn drain(&mut self, mut each: impl FnMut(u32, u32, u32)) {
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(u32, PageNumber, PageNumber)) {
         let pages = &mut self.pages[..self.len];
         pages.sort_unstable();
-        let mut run: Option<(u32, u32, u32)> = None;
+        let mut run: Option<(u32, PageNumber, PageNumber)> = None;
         for &mut (area, page) in pages {
             match &mut run {
-                Some((of, _, to)) if *of == area && page <= *to => *to = page + 1,
+                Some((of, _, to)) if *of == area && page <= *to => *to = page.next(),
                 _ => {
-                    if let Some((area, from, to)) = run.replace((area, page, page + 1)) {
+                    if let Some((area, from, to)) = run.replace((area, page, page.next())) {
                         each(area, from, to);
                     }
                 }
@@ -117,8 +118,8 @@ pub(crate) enum Source {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Run {
     pub(crate) attached: u32,
-    pub(crate) from: u32,
-    pub(crate) to: u32,
+    pub(crate) from: PageNumber,
+    pub(crate) to: PageNumber,
     pub(crate) source: Source,
     /// Writes to them trap.
     pub(crate) protect: bool,
@@ -142,7 +143,7 @@ impl Run {
         follows && alike
     }
 
-    pub(crate) fn has(&self, attached: u32, page: u32) -> bool {
+    pub(crate) fn has(&self, attached: u32, page: PageNumber) -> bool {
         self.attached == attached && (self.from..self.to).contains(&page)
     }
 }
@@ -150,15 +151,16 @@ impl Run {
 #[cfg(test)]
 mod tests {
     use super::{Releases, Run, Source};
+    use leasehold_pager::PageNumber;
 
     #[test]
     fn released_neighbours_become_runs() {
         let mut releases = Releases::new();
         for page in [(1, 5), (0, 3), (1, 4), (1, 7), (0, 2)] {
-            assert!(!releases.push(page.0, page.1));
+            assert!(!releases.push(page.0, PageNumber::new(page.1)));
         }
         let mut runs = vec![];
-        releases.drain(|area, from, to| runs.push((area, from, to)));
+        releases.drain(|area, from, to| runs.push((area, from.get(), to.get())));
         assert_eq!(runs, [(0, 2, 4), (1, 4, 6), (1, 7, 8)]);
         releases.drain(|_, _, _| panic!("drained twice"));
     }
@@ -168,7 +170,7 @@ mod tests {
         let mut releases = Releases::new();
         let full = |releases: &mut Releases, apart: u32| {
             let pushed = (0u32..)
-                .take_while(|page| !releases.push(0, page * apart))
+                .take_while(|page| !releases.push(0, PageNumber::new(page * apart)))
                 .count();
             releases.drain(|_, _, _| {});
             pushed + 1
@@ -181,8 +183,8 @@ mod tests {
     fn only_the_next_page_of_the_same_kind_joins_a_run() {
         let page = |at, protect| Run {
             attached: 1,
-            from: at,
-            to: at + 1,
+            from: PageNumber::new(at),
+            to: PageNumber::new(at + 1),
             source: Source::Zeros,
             protect,
         };
@@ -190,6 +192,7 @@ mod tests {
         assert!(!run.extend(page(6, false)));
         assert!(!run.extend(page(5, true)));
         assert!(run.extend(page(5, false)));
-        assert!(run.has(1, 4) && run.has(1, 5) && !run.has(1, 6) && !run.has(0, 4));
+        let has = |attached, page| run.has(attached, PageNumber::new(page));
+        assert!(has(1, 4) && has(1, 5) && !has(1, 6) && !has(0, 4));
     }
 }

@@ -1,4 +1,6 @@
-//! A bit for each page of an area.
+//! A bit for each page of an area, and for each of its page tables and blocks.
+
+use leasehold_pager::PageNumber;
 
 /// Bits, all clear at first. Never grows, so that signal handlers may use it.
 #[derive(Debug, Default)]
@@ -93,6 +95,53 @@ impl Bits {
     /// Bits that are set.
     pub(crate) fn count(&self) -> u32 {
         self.words.iter().map(|word| word.count_ones()).sum()
+    }
+}
+
+/// A bit for each page of an area, all clear at first. Never grows.
+#[derive(Debug, Default)]
+pub(crate) struct PageBits(Bits);
+
+impl PageBits {
+    /// Makes the bits of an area of `pages` pages.
+    pub(crate) fn new(pages: u32) -> Self {
+        PageBits(Bits::new(pages))
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, page: PageNumber) -> bool {
+        self.0.get(page.get())
+    }
+
+    /// Sets or clears a page's bit; returns what it was.
+    #[inline]
+    pub(crate) fn put(&mut self, page: PageNumber, value: bool) -> bool {
+        self.0.put(page.get(), value)
+    }
+
+    /// Clears the bits of `from .. to`; returns how many were set.
+    pub(crate) fn clear(&mut self, from: PageNumber, to: PageNumber) -> u32 {
+        self.0.clear(from.get(), to.get())
+    }
+
+    /// The page where a walk from `from` ends, as [`Bits::after`] has it.
+    pub(crate) fn after(&self, from: PageNumber, to: PageNumber, limit: u32) -> PageNumber {
+        PageNumber::new(self.0.after(from.get(), to.get(), limit))
+    }
+
+    /// Pages of `from .. to` whose bits are set.
+    pub(crate) fn count_in(&self, from: PageNumber, to: PageNumber) -> u32 {
+        self.0.count_in(from.get(), to.get())
+    }
+
+    /// Pages that have a bit, in whole words.
+    pub(crate) fn len(&self) -> u32 {
+        self.0.len()
+    }
+
+    /// Pages whose bits are set.
+    pub(crate) fn count(&self) -> u32 {
+        self.0.count()
     }
 }
 

@@ -12,6 +12,7 @@ use crate::bits::Bits;
 use crate::engine::Engine;
 use crate::refusal::Reason;
 use crate::span::Span;
+use leasehold_pager::PageNumber;
 
 /// Most blocks of an attachment, and so most of the kernel mappings that it takes.
 pub(crate) const BLOCKS: u32 = 512;
@@ -29,7 +30,7 @@ pub(crate) fn original(copies: u32, pages: u32, blocks: u32) -> Role {
 
 impl Engine {
     /// A page that was written to, or lies in a block in which one was: it gets a copy.
-    pub(crate) fn copy(&mut self, original: u32, page: u32) -> Result<(), Reason> {
+    pub(crate) fn copy(&mut self, original: u32, page: PageNumber) -> Result<(), Reason> {
         let linux = self.linux();
         let copies = linux.show_copies(original, page)?;
         let (from, to) = (linux.view(original).id, linux.view(copies).id);
@@ -46,9 +47,9 @@ impl Engine {
 
 impl Linux {
     /// Shows the copies at the addresses of a page's block; returns the attachment of the copies.
-    fn show_copies(&mut self, original: u32, page: u32) -> Result<u32, Reason> {
+    fn show_copies(&mut self, original: u32, page: PageNumber) -> Result<u32, Reason> {
         let view = self.view(original);
-        let (span, accessible) = (view.span, view.accessible);
+        let end = view.end();
         let Role::Original {
             copies,
             broken,
@@ -57,14 +58,14 @@ impl Linux {
         else {
             unreachable!("only shared pages are copied");
         };
-        let (copies, number) = (*copies, page >> *block);
+        let (copies, number) = (*copies, page.get() >> *block);
         if broken.put(number, true) {
             return Ok(copies);
         }
-        let from = number << *block;
-        let to = accessible.min(from + (1 << *block));
+        let from = PageNumber::new(number << *block);
+        let to = end.min(from.plus(1 << *block));
         view.present.clear(from, to);
-        let block = span.part(from, to);
+        let block = view.pages_at(from, to);
         match self.show(copies, block, from) {
             Ok(()) => Ok(copies),
             Err(error) => {
@@ -83,7 +84,7 @@ impl Linux {
     }
 
     /// Shows the pages of an attachment from `first` on at these of its addresses.
-    fn show(&self, attached: u32, block: Span, first: u32) -> std::io::Result<()> {
+    fn show(&self, attached: u32, block: Span, first: PageNumber) -> std::io::Result<()> {
         let view = self.attached[attached as usize].as_ref();
         let view = view.expect("an attachment");
         let memory = self.areas[view.area as usize].as_ref();

@@ -14,7 +14,7 @@
 
 use std::io;
 
-use leasehold_pager::{AttachmentId, Ending, Refused, ReservationId};
+use leasehold_pager::{AttachmentId, Ending, PageNumber, Refused, ReservationId};
 
 use crate::attached::Role;
 use crate::backend::Linux;
@@ -38,8 +38,8 @@ struct Moving {
     attached: u32,
     /// Where its page tables go, if they are moved.
     to: Option<Span>,
-    /// Pages whose addresses are free.
-    done: u32,
+    /// The first page whose addresses are not free yet.
+    next: PageNumber,
     /// No other tenant has the area: its frames are freed with the entries.
     drops: bool,
 }
@@ -60,15 +60,15 @@ struct Part {
 struct Aside {
     attached: u32,
     span: Span,
-    /// Pages that were unmapped already.
-    done: u32,
+    /// The first page that is not unmapped yet.
+    next: PageNumber,
     /// No other tenant has the area: its frames are freed with the entries.
     drops: bool,
 }
 
 impl Drop for Aside {
     fn drop(&mut self) {
-        let rest = self.span.part(self.done, self.span.pages());
+        let rest = self.span.part(self.next.get(), self.span.pages());
         if !rest.is_empty() {
             // Only when the pager is dropped before the reservation: no page is visible there.
             let _ = rest.unmap();
@@ -276,7 +276,7 @@ impl Linux {
         let mut moving = Moving {
             attached,
             to: None,
-            done: 0,
+            next: PageNumber::FIRST,
             drops,
         };
         // Kernels take the trap off when the entries move.
@@ -294,13 +294,14 @@ impl Linux {
     /// Frees the next addresses of an attachment, at which `limit` pages in `tables` page tables are resident at the
     /// most, or those of some more up to the end of a page table.
     fn move_part(&mut self, moving: &mut Moving, limit: u32, tables: u32) -> Result<Part, Error> {
-        let (from, all) = (moving.done, self.view(moving.attached).accessible);
-        let used = self.view(moving.attached).span.part(0, all);
+        let view = self.view(moving.attached);
+        let (from, all) = (moving.next, view.end());
+        let used = view.span.part(0, view.accessible);
         let to = self.end_of_part(moving, used, (limit, tables));
         let tables = self.view(moving.attached).present.tables_in(from, to);
-        let part = used.part(from, to);
+        let part = used.addresses_of(from, to);
         let moved = moving.to.filter(|_| from < to).map(|aside| {
-            let moved = part.move_to(aside.part(from, to));
+            let moved = part.move_to(aside.addresses_of(from, to));
             (aside, moved.is_ok())
         });
         if let Some((aside, false)) = moved {
@@ -308,7 +309,7 @@ impl Linux {
             // was not moved is unmapped in place. Pages that were moved are unmapped there.
             moving.to = None;
             self.unmap_unwanted(aside);
-            self.clear_present(moving.attached, 0, from);
+            self.clear_present(moving.attached, PageNumber::FIRST, from);
         }
         part.forbid().map_err(system("take addresses back"))?;
         let mut pages = 0;
@@ -318,7 +319,7 @@ impl Linux {
             let present = &self.view(moving.attached).present;
             pages += present.count_in(from, to);
         }
-        moving.done = to;
+        moving.next = to;
         Ok(Part {
             pages,
             tables,
@@ -327,10 +328,10 @@ impl Linux {
     }
 
     /// Where a part ends that begins where the last one did, with so many resident pages and page tables at the most.
-    fn end_of_part(&self, moving: &Moving, used: Span, (limit, tables): (u32, u32)) -> u32 {
+    fn end_of_part(&self, moving: &Moving, used: Span, (limit, tables): (u32, u32)) -> PageNumber {
         let view = self.attached[moving.attached as usize].as_ref();
         let view = view.expect("an attachment");
-        let (from, all) = (moving.done, used.pages());
+        let (from, all) = (moving.next, view.end());
         if let Role::Original {
             copies,
             block,
@@ -341,7 +342,7 @@ impl Linux {
             let copies = copies.expect("an attachment");
             let to = view.present.after(from, all, limit, tables);
             let to = copies.present.after(from, to, limit, tables);
-            let most = from.saturating_add(BLOCKS << block);
+            let most = PageNumber::new(from.get().saturating_add(BLOCKS << block));
             return if broken.is_clear() { to } else { to.min(most) };
         }
         let to = view.present.after(from, all, limit, tables);
@@ -350,17 +351,17 @@ impl Linux {
         }
         // Whole page tables move in one piece.
         let table = TABLE * BYTES as u32;
-        let beyond = used.page(to) as u64 % u64::from(table);
+        let beyond = used.after(to.get()) as u64 % u64::from(table);
         let more = if beyond == 0 {
             0
         } else {
             (u64::from(table) - beyond) / BYTES as u64
         };
-        all.min(to + more as u32)
+        all.min(to.plus(more as u32))
     }
 
     /// Clears the records of visible pages of an attachment; returns how many there were.
-    fn clear_present(&mut self, attached: u32, from: u32, to: u32) -> u32 {
+    fn clear_present(&mut self, attached: u32, from: PageNumber, to: PageNumber) -> u32 {
         let view = self.view(attached);
         let mut cleared = view.present.give_back(from, to);
         if let Role::Original { copies, .. } = view.role {
@@ -377,7 +378,7 @@ impl Linux {
             retirement.aside.push(Aside {
                 attached: moved.attached,
                 span: aside,
-                done: 0,
+                next: PageNumber::FIRST,
                 drops: moved.drops,
             });
         }
@@ -393,19 +394,19 @@ impl Linux {
         let view = view.expect("an attachment");
         let area = view.area;
         let memory = self.areas[area as usize].as_ref().expect("an area");
-        let all = aside.span.pages();
+        let all = PageNumber::new(aside.span.pages());
         let limit = limit.max(1);
         let to = match aside.drops {
-            true => memory.cached.after(aside.done, all, limit),
+            true => memory.cached.after(aside.next, all, limit),
             false => all,
         };
-        let to = view.present.after(aside.done, to, limit, TABLES);
+        let to = view.present.after(aside.next, to, limit, TABLES);
         if aside.drops {
             // Takes them out of the page table as well.
-            self.drop_pages(area, aside.done, to)?;
+            self.drop_pages(area, aside.next, to)?;
         }
-        aside.span.part(aside.done, to).unmap()?;
-        let from = std::mem::replace(&mut aside.done, to);
+        aside.span.addresses_of(aside.next, to).unmap()?;
+        let from = std::mem::replace(&mut aside.next, to);
         self.view(aside.attached).present.give_back(from, to);
         Ok(to == all)
     }

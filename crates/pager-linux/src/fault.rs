@@ -1,6 +1,6 @@
 //! Serving a fault: from an address to a page in the page table, or the reason why there is none.
 
-use leasehold_pager::{AttachmentId, Fault, PAGE, Refused};
+use leasehold_pager::{AttachmentId, Fault, PAGE, PageNumber, Refused};
 use rustix::io::Errno;
 
 use crate::engine::Engine;
@@ -68,7 +68,7 @@ impl Engine {
         }
         self.linux().writing = access.write;
         let shown = self.linux().shown_by(attached, page);
-        let result = if page >= self.linux().view(attached).accessible {
+        let result = if !page.is_within(self.linux().view(attached).accessible) {
             Err(Refused::OutOfRange.into())
         } else if access.write && self.linux().view(shown).is_read_only() {
             Err(Reason::ReadOnly)
@@ -100,7 +100,7 @@ impl Engine {
     fn wants(&mut self, access: Access) -> Option<Want> {
         let (attached, page) = self.linux().find(access.address)?;
         let view = self.linux().view(attached);
-        if access.protection || view.lost || page >= view.accessible {
+        if access.protection || view.lost || !page.is_within(view.accessible) {
             return None;
         }
         let shown = self.linux().shown_by(attached, page);
@@ -160,7 +160,7 @@ impl Engine {
     }
 
     /// Marks a clean page as dirty at its first write.
-    fn written(&mut self, attached: u32, page: u32) -> Result<(), Reason> {
+    fn written(&mut self, attached: u32, page: PageNumber) -> Result<(), Reason> {
         let linux = self.linux();
         let view = linux.view(attached);
         let (area, span) = (view.area, view.page_at(page));
@@ -169,7 +169,7 @@ impl Engine {
     }
 
     /// A page that is not in the page table.
-    fn page_in(&mut self, attached: u32, page: u32) -> Result<(), Reason> {
+    fn page_in(&mut self, attached: u32, page: PageNumber) -> Result<(), Reason> {
         let id = self.linux().view(attached).id;
         match self.pager.fault(id, page)? {
             // It was unmapped only to find out whether it would be touched again.
@@ -179,17 +179,17 @@ impl Engine {
         Ok(())
     }
 
-    fn map_ahead(&mut self, attached: u32, id: AttachmentId, page: u32) {
+    fn map_ahead(&mut self, attached: u32, id: AttachmentId, page: PageNumber) {
         let most = self.ahead;
         let view = self.linux().view(attached);
-        let last = view.accessible - 1;
-        let window = view.stream.fault(page, most).min(last - page);
-        let mut end = page + 1;
-        while end <= page + window
+        let left = view.end().since(page.next());
+        let window = view.stream.fault(page, most).min(left);
+        let mut end = page.next();
+        while end <= page.plus(window)
             && self.linux().shown_by(attached, end) == attached
             && self.pager.map_ahead(id, end)
         {
-            end += 1;
+            end = end.next();
         }
         self.linux().view(attached).stream.mapped_to(end);
     }

@@ -5,10 +5,10 @@ use leasehold_door::{Call, pass};
 use std::fs::File;
 use std::io;
 
-use leasehold_pager::{PAGE, ReservationId, Sparse};
+use leasehold_pager::{PAGE, PageNumber, ReservationId, Sparse};
 use rustix::io::Errno;
 
-use crate::bits::Bits;
+use crate::bits::PageBits;
 use crate::page_file::{Extent, PageFile};
 use crate::span::BYTES;
 use crate::swap_places::NOWHERE;
@@ -35,16 +35,16 @@ pub(crate) struct Memory {
     pub(crate) promised: u32,
     pub(crate) owner: Option<ReservationId>,
     /// Pages that the file has in memory.
-    pub(crate) cached: Bits,
+    pub(crate) cached: PageBits,
     /// Of these, pages that were released and are not punched out yet.
-    pub(crate) vacant: Bits,
+    pub(crate) vacant: PageBits,
     /// Pages written to since they were filled or written out.
-    pub(crate) dirty: Bits,
+    pub(crate) dirty: PageBits,
     /// Pages that are being written out, and count as written to until they are.
     pub(crate) leaving: Leaving,
     /// Pages that have a frame and whose contents the kernel refused to put there: they are read
     /// again, or denied.
-    pub(crate) unfilled: Bits,
+    pub(crate) unfilled: PageBits,
     /// Pages that have a place in the store.
     pub(crate) written: u32,
     /// Attachments of the area, by their indices.
@@ -64,11 +64,11 @@ impl Memory {
             backing,
             promised,
             owner,
-            cached: Bits::new(pages),
-            vacant: Bits::new(pages),
-            dirty: Bits::new(pages),
+            cached: PageBits::new(pages),
+            vacant: PageBits::new(pages),
+            dirty: PageBits::new(pages),
             leaving: Leaving::default(),
-            unfilled: Bits::new(pages),
+            unfilled: PageBits::new(pages),
             written: 0,
             attached: Vec::new(),
         }
@@ -84,20 +84,30 @@ impl Memory {
         matches!(self.backing, Backing::Store(_))
     }
 
-    pub(crate) fn place(&self, page: u32) -> Option<u32> {
+    pub(crate) fn place(&self, page: PageNumber) -> Option<u32> {
         match &self.backing {
-            Backing::Store(places) => Some(places[page as usize]).filter(|&at| at != NOWHERE),
+            Backing::Store(places) => Some(places[page]).filter(|&at| at != NOWHERE),
             Backing::None | Backing::File(_) => None,
         }
     }
 
     /// Copies a cached page out.
-    pub(crate) fn load(&self, file: &PageFile, page: u32, into: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn load(
+        &self,
+        file: &PageFile,
+        page: PageNumber,
+        into: &mut [u8],
+    ) -> io::Result<()> {
         file.load(self.extent, page, into)
     }
 
     /// Fills a page without mapping it; it is cached then.
-    pub(crate) fn save(&mut self, file: &PageFile, page: u32, from: &[u8]) -> io::Result<()> {
+    pub(crate) fn save(
+        &mut self,
+        file: &PageFile,
+        page: PageNumber,
+        from: &[u8],
+    ) -> io::Result<()> {
         file.save(self.extent, page, from)?;
         self.cached.put(page, true);
         Ok(())
@@ -108,7 +118,12 @@ impl Memory {
     ///
     /// # Errors
     /// The kernel's; the pages are as they were.
-    pub(crate) fn punch(&mut self, file: &PageFile, from: u32, to: u32) -> Result<u32, Errno> {
+    pub(crate) fn punch(
+        &mut self,
+        file: &PageFile,
+        from: PageNumber,
+        to: PageNumber,
+    ) -> Result<u32, Errno> {
         file.punch(self.extent, from, to)?;
         self.vacant.clear(from, to);
         self.dirty.clear(from, to);
@@ -118,8 +133,8 @@ impl Memory {
     }
 
     /// Copies a page of the file that backs the area; what lies beyond its end is zero.
-    pub(crate) fn load_backing(file: &File, page: u32, into: &mut [u8]) -> io::Result<()> {
-        let offset = u64::from(page) * PAGE;
+    pub(crate) fn load_backing(file: &File, page: PageNumber, into: &mut [u8]) -> io::Result<()> {
+        let offset = u64::from(page.get()) * PAGE;
         let mut done = 0;
         while done < into.len() {
             pass(Call::Load)?;
@@ -137,25 +152,25 @@ impl Memory {
 
 /// Pages of an area that are being written out.
 #[derive(Debug, Default)]
-pub(crate) struct Leaving(Vec<u32>);
+pub(crate) struct Leaving(Vec<PageNumber>);
 
 impl Leaving {
-    pub(crate) fn has(&self, page: u32) -> bool {
+    pub(crate) fn has(&self, page: PageNumber) -> bool {
         self.0.contains(&page)
     }
 
-    pub(crate) fn put(&mut self, page: u32) {
+    pub(crate) fn put(&mut self, page: PageNumber) {
         debug_assert!(!self.has(page), "it is being written out already");
         self.0.push(page);
     }
 
     /// The page is no longer written out; returns whether it was.
-    pub(crate) fn take(&mut self, page: u32) -> bool {
+    pub(crate) fn take(&mut self, page: PageNumber) -> bool {
         let found = self.0.iter().position(|&other| other == page);
         found.map(|at| self.0.swap_remove(at)).is_some()
     }
 
-    fn clear(&mut self, from: u32, to: u32) {
+    fn clear(&mut self, from: PageNumber, to: PageNumber) {
         self.0.retain(|page| !(from..to).contains(page));
     }
 }

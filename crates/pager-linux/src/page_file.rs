@@ -11,7 +11,7 @@ use leasehold_door::{Call, pass};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use leasehold_pager::PAGE;
+use leasehold_pager::{PAGE, PageNumber};
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::io::Errno;
 
@@ -35,9 +35,14 @@ impl Extent {
     }
 
     /// The page of the file that is this page of the area.
-    pub(crate) fn page(self, number: u32) -> u64 {
-        debug_assert!(number <= self.pages);
-        self.first + u64::from(number)
+    pub(crate) fn page(self, number: PageNumber) -> u64 {
+        debug_assert!(number <= self.end());
+        self.first + u64::from(number.get())
+    }
+
+    /// The page behind its last one.
+    fn end(self) -> PageNumber {
+        PageNumber::new(self.pages)
     }
 
     fn size(self) -> usize {
@@ -117,7 +122,7 @@ impl PageFile {
         while self.stale_mappings == 0
             && let Some(extent) = self.limbo.pop()
         {
-            if self.punch(extent, 0, extent.pages).is_err() {
+            if self.punch(extent, PageNumber::FIRST, extent.end()).is_err() {
                 self.limbo.push(extent);
                 return;
             }
@@ -127,9 +132,14 @@ impl PageFile {
 
     /// Gives the frames of pages `from .. to` back to the kernel, which takes them out of every
     /// page table as well.
-    pub(crate) fn punch(&self, extent: Extent, from: u32, to: u32) -> Result<(), Errno> {
+    pub(crate) fn punch(
+        &self,
+        extent: Extent,
+        from: PageNumber,
+        to: PageNumber,
+    ) -> Result<(), Errno> {
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let (offset, bytes) = (extent.page(from) * PAGE, u64::from(to - from) * PAGE);
+        let (offset, bytes) = (extent.page(from) * PAGE, u64::from(to.since(from)) * PAGE);
         loop {
             pass(Call::Punch)?;
             match rustix::fs::fallocate(&self.file, mode, offset, bytes) {
@@ -140,7 +150,7 @@ impl PageFile {
     }
 
     /// Copies a page that is cached out.
-    pub(crate) fn load(&self, extent: Extent, page: u32, into: &mut [u8]) -> io::Result<()> {
+    pub(crate) fn load(&self, extent: Extent, page: PageNumber, into: &mut [u8]) -> io::Result<()> {
         let offset = extent.page(page) * PAGE;
         read_all(into, |done, rest| {
             pass(Call::Load)?;
@@ -149,7 +159,7 @@ impl PageFile {
     }
 
     /// Fills a page without mapping it; it is cached then.
-    pub(crate) fn save(&self, extent: Extent, page: u32, from: &[u8]) -> io::Result<()> {
+    pub(crate) fn save(&self, extent: Extent, page: PageNumber, from: &[u8]) -> io::Result<()> {
         let offset = extent.page(page) * PAGE;
         write_all(from, |done, rest| {
             pass(Call::Save)?;
@@ -174,6 +184,7 @@ mod tests {
     use proptest::{prop_assert, prop_assert_eq};
 
     use super::{Extent, PageFile};
+    use leasehold_pager::PageNumber;
 
     proptest! {
         /// Whatever is taken and given back: extents of areas never overlap, and read as zeros.
@@ -188,14 +199,15 @@ mod tests {
                     let extent = file.take(pages).expect("pages");
                     prop_assert_eq!(extent.pages(), pages);
                     for other in &taken {
-                        let apart = other.page(other.pages()) <= extent.page(0)
-                            || extent.page(pages) <= other.page(0);
+                        let apart = other.page(other.end()) <= extent.page(PageNumber::FIRST)
+                            || extent.page(extent.end()) <= other.page(PageNumber::FIRST);
                         prop_assert!(apart, "{:?} {:?}", other, extent);
                     }
                     let mut bytes = [1; 4096];
-                    file.load(extent, pages - 1, &mut bytes).expect("a page");
+                    let last = PageNumber::new(pages - 1);
+                    file.load(extent, last, &mut bytes).expect("a page");
                     prop_assert!(bytes.iter().all(|&byte| byte == 0));
-                    file.save(extent, pages - 1, &[7; 4096]).expect("room");
+                    file.save(extent, last, &[7; 4096]).expect("room");
                     taken.push(extent);
                 } else {
                     let gone = taken.swap_remove(usize::from(which) % taken.len());

@@ -7,8 +7,8 @@ use std::{fmt, io};
 
 use leasehold_door::{Call, pass};
 use leasehold_pager::{
-    Account, AreaId, AttachmentId, Beginning, Contract, Counts, Ending, PAGE, Pager, Refused,
-    ReservationId, Sharing, Sparse, Usage,
+    Account, AreaId, AttachmentId, Beginning, Contract, Counts, Ending, PAGE, PageNumber, Pager,
+    Refused, ReservationId, Sharing, Sparse, Usage,
 };
 
 use crate::attached::Role;
@@ -346,7 +346,7 @@ impl Paging {
             promised.map_err(|left| Error::SwapFull { needed, left })?;
             let made = engine.pager.create_area(pages, sharing);
             let made = made.map_err(Error::from).and_then(|id| {
-                let nowhere = Sparse::new(NOWHERE, pages as usize);
+                let nowhere = Sparse::new(NOWHERE, pages);
                 add_area(engine, id, Backing::Store(nowhere), owner)
             });
             if made.is_err() {
@@ -489,23 +489,28 @@ impl Paging {
         })
     }
 
-    /// Maps pages of an attachment as if they were touched: up to `limit` of them, from number
-    /// `from` on. Returns where to go on, `None` if that was all. For what is under a
-    /// [lock](Self::lock): so that it takes bounded steps to join.
+    /// Maps pages of an attachment as if they were touched: up to `limit` of them, from `from` on.
+    /// Returns where to go on, `None` if that was all. For what is under a [lock](Self::lock): so
+    /// that it takes bounded steps to join.
     ///
     /// # Errors
     /// As [`Pager::fault`].
-    pub fn prefault(&self, at: AttachmentId, from: u32, limit: u32) -> Result<Option<u32>, Error> {
+    pub fn prefault(
+        &self,
+        at: AttachmentId,
+        from: PageNumber,
+        limit: u32,
+    ) -> Result<Option<PageNumber>, Error> {
         self.work(|engine| {
             let view = engine.linux().attached.get(at.index() as usize);
             let view = view.and_then(Option::as_ref);
             let view = view.filter(|view| view.id == at && !view.gone);
             let pages = view.ok_or(Refused::Stale)?.accessible;
-            let to = pages.min(from.saturating_add(limit));
-            for page in from..to {
+            let to = pages.min(from.get().saturating_add(limit));
+            for page in PageNumber::range(from.get()..to) {
                 engine.pager.fault(at, page)?;
             }
-            Ok((to < pages).then_some(to))
+            Ok((to < pages).then_some(PageNumber::new(to)))
         })
     }
 
@@ -520,6 +525,7 @@ impl Paging {
             let view = view.filter(|view| view.id == at && !view.gone);
             let view = view.ok_or(Refused::Stale)?;
             let (span, before, area) = (view.span, view.accessible, view.area);
+            let first = view.end();
             if !matches!(view.role, Role::Direct) || accessible > span.pages() {
                 return Err(Refused::OutOfRange.into());
             }
@@ -527,7 +533,7 @@ impl Paging {
                 let holder = view.holder;
                 let tracked = engine.linux().memory(area).is_tracked();
                 let part = span.part(before, accessible);
-                show(engine, (holder, area), part, before, tracked)?;
+                show(engine, (holder, area), part, first, tracked)?;
                 engine.linux().view(at.index()).accessible = accessible;
             }
             Ok(())
@@ -566,7 +572,7 @@ impl Paging {
             // Neighbouring blocks show the same file, or take turns.
             let mappings = blocks.min(pages) + MAPPINGS;
             take_mappings(engine, to, mappings)?;
-            if let Err(error) = show(engine, (to, area.index()), span, 0, true) {
+            if let Err(error) = show(engine, (to, area.index()), span, PageNumber::FIRST, true) {
                 engine.linux().holders.give_mappings(to, mappings);
                 return Err(error);
             }
@@ -966,7 +972,7 @@ fn place(
     let (to, mappings) = (placement.holder, placement.mappings);
     let used = placement.span.part(0, placement.accessible);
     take_mappings(engine, to, mappings)?;
-    let shown = show(engine, (to, area.index()), used, 0, tracked);
+    let shown = show(engine, (to, area.index()), used, PageNumber::FIRST, tracked);
     let attached = shown.and_then(|()| {
         engine.linux().placement = Some(placement);
         let attached = engine.pager.attach(to, area);
@@ -1023,7 +1029,7 @@ fn show(
     engine: &mut Engine,
     (holder, area): (ReservationId, u32),
     span: Span,
-    first: u32,
+    first: PageNumber,
     writes: bool,
 ) -> Result<(), Error> {
     if span.is_empty() {

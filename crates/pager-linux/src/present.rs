@@ -3,7 +3,8 @@
 //! A page that is evicted loses its entry, and the table stays: it is freed with the addresses. So how long it takes to
 //! give addresses back depends on the tables that were ever filled, not on the pages that are resident.
 
-use crate::bits::Bits;
+use crate::bits::{Bits, PageBits};
+use leasehold_pager::PageNumber;
 
 /// Pages of a page table.
 pub(crate) const TABLE: u32 = 512;
@@ -11,7 +12,7 @@ pub(crate) const TABLE: u32 = 512;
 /// The entries and page tables of an attachment.
 #[derive(Debug, Default)]
 pub(crate) struct Present {
-    pages: Bits,
+    pages: PageBits,
     /// Page tables, counted from the first page of the attachment: one may be two in the process, of which each
     /// has a part of the pages.
     tables: Bits,
@@ -21,72 +22,80 @@ impl Present {
     /// None of so many pages.
     pub(crate) fn new(pages: u32) -> Self {
         Present {
-            pages: Bits::new(pages),
+            pages: PageBits::new(pages),
             tables: Bits::new(pages.div_ceil(TABLE)),
         }
     }
 
     #[inline]
-    pub(crate) fn get(&self, page: u32) -> bool {
+    pub(crate) fn get(&self, page: PageNumber) -> bool {
         self.pages.get(page)
     }
 
     /// A page gets an entry, or loses it; returns whether it had one.
     #[inline]
-    pub(crate) fn put(&mut self, page: u32, value: bool) -> bool {
+    pub(crate) fn put(&mut self, page: PageNumber, value: bool) -> bool {
         if value {
-            self.tables.put(page / TABLE, true);
+            self.tables.put(page.get() / TABLE, true);
         }
         self.pages.put(page, value)
     }
 
     /// The pages `from .. to` lose their entries; returns how many had one.
-    pub(crate) fn clear(&mut self, from: u32, to: u32) -> u32 {
+    pub(crate) fn clear(&mut self, from: PageNumber, to: PageNumber) -> u32 {
         self.pages.clear(from, to)
     }
 
     /// The addresses of the pages `from .. to` were given back: they have no entries, and the tables that were
     /// theirs alone are gone.
-    pub(crate) fn give_back(&mut self, from: u32, to: u32) -> u32 {
-        let whole = match to < self.len() {
-            true => to / TABLE,
-            false => to.div_ceil(TABLE),
+    pub(crate) fn give_back(&mut self, from: PageNumber, to: PageNumber) -> u32 {
+        let whole = match to.is_within(self.len()) {
+            true => to.get() / TABLE,
+            false => to.get().div_ceil(TABLE),
         };
-        self.tables.clear(from.div_ceil(TABLE), whole);
+        self.tables.clear(from.get().div_ceil(TABLE), whole);
         self.pages.clear(from, to)
     }
 
     /// Pages of `from .. to` with an entry.
-    pub(crate) fn count_in(&self, from: u32, to: u32) -> u32 {
+    pub(crate) fn count_in(&self, from: PageNumber, to: PageNumber) -> u32 {
         self.pages.count_in(from, to)
     }
 
     /// Page tables of `from .. to`.
-    pub(crate) fn tables_in(&self, from: u32, to: u32) -> u32 {
+    pub(crate) fn tables_in(&self, from: PageNumber, to: PageNumber) -> u32 {
         match from < to {
-            true => self.tables.count_in(from / TABLE, to.div_ceil(TABLE)),
+            true => self
+                .tables
+                .count_in(from.get() / TABLE, to.get().div_ceil(TABLE)),
             false => 0,
         }
     }
 
     /// Where a walk from `from` ends that may meet `pages` entries in `tables` page tables: at `to` if there
     /// are no more.
-    pub(crate) fn after(&self, from: u32, to: u32, pages: u32, tables: u32) -> u32 {
+    pub(crate) fn after(
+        &self,
+        from: PageNumber,
+        to: PageNumber,
+        pages: u32,
+        tables: u32,
+    ) -> PageNumber {
         let to = self.pages.after(from, to, pages);
         self.after_tables(from, to, tables)
     }
 
     /// The same with any number of entries: just before the next table, or at `to`.
-    pub(crate) fn after_tables(&self, from: u32, to: u32, tables: u32) -> u32 {
+    pub(crate) fn after_tables(&self, from: PageNumber, to: PageNumber, tables: u32) -> PageNumber {
         if from >= to {
             return to;
         }
-        let (first, end) = (from / TABLE, to.div_ceil(TABLE));
+        let (first, end) = (from.get() / TABLE, to.get().div_ceil(TABLE));
         let beyond = self.tables.after(first, end, tables.saturating_add(1));
         if self.tables.count_in(first, beyond) <= tables {
             return to;
         }
-        from.max((beyond - 1) * TABLE)
+        from.max(PageNumber::new((beyond - 1) * TABLE))
     }
 
     /// Pages that there are, or some more.
@@ -103,28 +112,35 @@ mod tests {
     use proptest::prop_assert_eq;
 
     use super::{Present, TABLE};
+    use leasehold_pager::PageNumber;
 
     const PAGES: u32 = 8 * TABLE;
+    const FIRST: PageNumber = PageNumber::FIRST;
+    const END: PageNumber = PageNumber::new(PAGES);
+
+    const fn table(number: u32) -> PageNumber {
+        PageNumber::new(number * TABLE)
+    }
 
     #[test]
     fn a_page_table_stays_when_its_pages_lose_their_entries() {
         let mut present = Present::new(PAGES);
-        for table in 0..8 {
-            present.put(table * TABLE, true);
-            present.put(table * TABLE, false);
+        for number in 0..8 {
+            present.put(table(number), true);
+            present.put(table(number), false);
         }
         assert_eq!(
-            (present.count_in(0, PAGES), present.tables_in(0, PAGES)),
+            (present.count_in(FIRST, END), present.tables_in(FIRST, END)),
             (0, 8)
         );
-        assert_eq!(present.after(0, PAGES, 1_000, 3), 3 * TABLE);
-        present.clear(0, PAGES);
-        assert_eq!(present.tables_in(0, PAGES), 8);
-        present.give_back(0, 3 * TABLE + 1);
-        assert_eq!(present.tables_in(0, PAGES), 5);
-        present.give_back(3 * TABLE + 1, PAGES);
+        assert_eq!(present.after(FIRST, END, 1_000, 3), table(3));
+        present.clear(FIRST, END);
+        assert_eq!(present.tables_in(FIRST, END), 8);
+        present.give_back(FIRST, table(3).next());
+        assert_eq!(present.tables_in(FIRST, END), 5);
+        present.give_back(table(3).next(), END);
         assert_eq!(
-            present.tables_in(0, PAGES),
+            present.tables_in(FIRST, END),
             1,
             "half of it is the other part's"
         );
@@ -144,16 +160,17 @@ mod tests {
                 if value {
                     filled.insert(page / TABLE);
                 }
-                prop_assert_eq!(present.put(page, value), before);
+                prop_assert_eq!(present.put(PageNumber::new(page), value), before);
             }
             if from < to {
                 let met = set.range(from..to).nth(pages as usize - 1).map_or(to, |&page| page + 1);
                 let beyond = filled.range(from / TABLE..met.div_ceil(TABLE)).nth(tables as usize);
                 let expected = beyond.map_or(met, |table| from.max(table * TABLE));
-                prop_assert_eq!(present.after(from, to, pages, tables), expected);
-                prop_assert_eq!(present.count_in(from, to) as usize, set.range(from..to).count());
+                let (first, end) = (PageNumber::new(from), PageNumber::new(to));
+                prop_assert_eq!(present.after(first, end, pages, tables).get(), expected);
+                prop_assert_eq!(present.count_in(first, end) as usize, set.range(from..to).count());
                 let here = filled.range(from / TABLE..to.div_ceil(TABLE)).count();
-                prop_assert_eq!(present.tables_in(from, to) as usize, here);
+                prop_assert_eq!(present.tables_in(first, end) as usize, here);
             }
         }
     }

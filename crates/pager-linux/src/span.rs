@@ -10,7 +10,7 @@ use std::os::fd::BorrowedFd;
 
 use rustix::mm::{Advice, MapFlags, MlockFlags, MremapFlags, ProtFlags};
 
-use leasehold_pager::PAGE;
+use leasehold_pager::{PAGE, PageNumber};
 
 /// Bytes of a page.
 pub(crate) const BYTES: usize = PAGE as usize;
@@ -55,7 +55,12 @@ impl Span {
         self.bytes == 0
     }
 
-    /// The pages `from .. to` of it.
+    /// The addresses of the pages `from .. to` of an attachment whose first page is at its start.
+    pub(crate) fn addresses_of(self, from: PageNumber, to: PageNumber) -> Span {
+        self.part(from.get(), to.get())
+    }
+
+    /// The part of it that has `from` pages before it and ends after `to` pages.
     pub(crate) fn part(self, from: u32, to: u32) -> Span {
         let part = Span {
             start: self.start + from as usize * BYTES,
@@ -65,9 +70,9 @@ impl Span {
         part
     }
 
-    /// Where this page of it starts.
-    pub(crate) fn page(self, number: u32) -> usize {
-        self.start + number as usize * BYTES
+    /// The address that has `pages` pages of it before it.
+    pub(crate) fn after(self, pages: u32) -> usize {
+        self.start + pages as usize * BYTES
     }
 
     /// Both as one, if the other begins where this one ends.

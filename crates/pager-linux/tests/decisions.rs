@@ -5,7 +5,8 @@ mod common;
 
 use common::{Addresses, Fails, MemoryStore};
 use leasehold_pager::{
-    AreaId, AttachmentId, Contract, Ending, MemoryBackend, Pager, Refused, ReservationId, Sharing,
+    AreaId, AttachmentId, Contract, Ending, MemoryBackend, PageNumber, Pager, Refused,
+    ReservationId, Sharing,
 };
 use leasehold_pager_linux::{Error, Locking, Options, Paging};
 use proptest::prelude::{Strategy, any, prop, prop_oneof};
@@ -212,7 +213,8 @@ impl Both {
         if ending || page >= self.areas[view.area].2 {
             return Ok(());
         }
-        let model = self.model.fault(view.model, page);
+        let number = PageNumber::new(page);
+        let model = self.model.fault(view.model, number);
         let start = view.memory.start().wrapping_add(page as usize * 4096);
         // An access that is refused would be a signal.
         match (self.real.touch(start, 1, write), model) {
@@ -224,11 +226,12 @@ impl Both {
             (real, model) => prop_assert!(false, "{:?} and {:?}", real, model),
         }
         let backend = self.model.backend_mut();
-        prop_assert_eq!(Some(view.memory.load(page)), backend.load(view.model, page));
+        let held = backend.load(view.model, number);
+        prop_assert_eq!(Some(view.memory.load(page)), held);
         if write {
             self.next += 1;
             view.memory.store(page, self.next);
-            prop_assert!(backend.store(view.model, page, self.next));
+            prop_assert!(backend.store(view.model, number, self.next));
         }
         Ok(())
     }

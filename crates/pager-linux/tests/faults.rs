@@ -11,7 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use common::{Addresses, BYTES, MemoryStore};
 use leasehold_door::Call;
 use leasehold_door::faults::{Plan, arm, disarm, pass};
-use leasehold_pager::{AreaId, Contract, Ending, ReservationId, Sharing};
+use leasehold_pager::{AreaId, Contract, Ending, PageNumber, ReservationId, Sharing};
 use leasehold_pager_linux::{
     Answer, Error, Handlers, Limits, Locking, Options, Paging, Store, SwapFile,
 };
@@ -311,7 +311,7 @@ impl Tenant<'_> {
         let second = paging.create_area_for(id, 8, Sharing::Conserve)?;
         // SAFETY: the addresses are this test's.
         let second = unsafe { paging.attach_at(id, second, space.second.start(), 8) }?;
-        paging.prefault(second, 0, 4)?;
+        paging.prefault(second, PageNumber::FIRST, 4)?;
         self.fill(&space.second, 6, 9)?;
 
         let copies = paging.create_area_for(id, IMAGE, Sharing::Conserve)?;

@@ -5,7 +5,7 @@ mod common;
 use std::io::Write;
 
 use common::{Addresses, open};
-use leasehold_pager::{AttachmentId, Contract, Ending, ReservationId, Sharing};
+use leasehold_pager::{AttachmentId, Contract, Ending, PageNumber, ReservationId, Sharing};
 use leasehold_pager_linux::Paging;
 
 const PAGES: u32 = 40;
@@ -113,7 +113,7 @@ fn a_lock_is_prepared_in_steps_and_joined_by_later_tenants() {
         (id, memory, attached.expect("attached"))
     };
     let first = join();
-    let mut next = Some(0);
+    let mut next = Some(PageNumber::FIRST);
     let mut steps = 0;
     while let Some(from) = next {
         next = paging.prefault(first.2, from, 16).expect("a step");

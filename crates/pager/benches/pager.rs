@@ -10,8 +10,8 @@ use std::hint::black_box;
 use std::time::Instant;
 
 use leasehold_pager::{
-    AreaId, AttachmentId, Backend, Contract, Fault, Frame, Held, Page, Pager, Sharing, StoreError,
-    Writing,
+    AreaId, AttachmentId, Backend, Contract, Fault, Frame, Held, Page, PageNumber, Pager, Sharing,
+    StoreError, Writing,
 };
 
 /// Rounds per point; the median counts.
@@ -24,13 +24,13 @@ struct Nothing;
 impl Backend for Nothing {
     fn attach(&mut self, _: AttachmentId, _: AreaId, _: u32) {}
     fn detach(&mut self, _: AttachmentId) {}
-    fn map(&mut self, _: AttachmentId, _: u32, frame: Frame) {
+    fn map(&mut self, _: AttachmentId, _: PageNumber, frame: Frame) {
         black_box(frame);
     }
-    fn unmap(&mut self, _: AttachmentId, page: u32) {
+    fn unmap(&mut self, _: AttachmentId, page: PageNumber) {
         black_box(page);
     }
-    fn take_referenced(&mut self, _: AttachmentId, _: u32) -> bool {
+    fn take_referenced(&mut self, _: AttachmentId, _: PageNumber) -> bool {
         false
     }
     fn is_dirty(&mut self, _: Held) -> bool {
@@ -57,7 +57,7 @@ fn median(mut values: Vec<f64>) -> f64 {
 /// Faults on all pages; nanoseconds each.
 fn fault_all(pager: &mut Pager<Nothing>, at: AttachmentId, pages: u32, expected: Fault) -> f64 {
     let start = Instant::now();
-    for page in 0..pages {
+    for page in PageNumber::range(0..pages) {
         let fault = pager.fault(at, page).expect("a frame");
         assert_eq!(black_box(fault), expected);
     }

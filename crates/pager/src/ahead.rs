@@ -3,6 +3,7 @@
 use crate::area::{Sharing, State};
 use crate::attachment::AttachmentId;
 use crate::backend::Backend;
+use crate::page::PageNumber;
 use crate::pager::Pager;
 use crate::table::At;
 
@@ -13,12 +14,12 @@ impl<B: Backend> Pager<B> {
     ///
     /// So nothing is evicted, borrowed, read or written for a guess. The frame is the tenant's own,
     /// and is replaced like all others if the guess was wrong.
-    pub fn map_ahead(&mut self, at: AttachmentId, page: u32) -> bool {
+    pub fn map_ahead(&mut self, at: AttachmentId, page: PageNumber) -> bool {
         let Some(attachment) = self.attachments.find(at.0) else {
             return false;
         };
         let target = self.attachments.at(attachment);
-        if target.table.get(page as usize) != Some(&At::NIL) {
+        if target.table.get(page) != Some(&At::NIL) {
             return false;
         }
         let (reservation, area) = (target.reservation, self.areas.at(target.area));

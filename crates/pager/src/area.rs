@@ -9,20 +9,10 @@ use alloc::vec::Vec;
 use crate::attachment::Attachment;
 use crate::frame::Frame;
 use crate::lists::{BySharer, List};
+use crate::page::PageNumber;
 use crate::sparse::Sparse;
-use crate::table::{At, Key};
+use crate::table::At;
 use crate::usage::Usage;
-
-/// Names an area.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct AreaId(pub(crate) Key);
-
-impl AreaId {
-    /// A small number that no other living area has.
-    pub const fn index(self) -> u32 {
-        self.0.index
-    }
-}
 
 /// The effect of mapping or evicting a page that other reservations have mapped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -91,20 +81,20 @@ impl Area {
             sharing,
             lock: None,
             abandoned: false,
-            pages: Sparse::new(untouched, pages as usize),
+            pages: Sparse::new(untouched, pages),
             attachments: Vec::new(),
             usage: Usage::default(),
         }
     }
 
     pub(crate) fn len(&self) -> u32 {
-        self.pages.len() as u32
+        self.pages.len()
     }
 
     /// Returns whether a page is under the lock.
     #[inline]
-    pub(crate) fn locks(&self, page: u32) -> bool {
-        self.lock.is_some_and(|locked| page < locked)
+    pub(crate) fn locks(&self, page: PageNumber) -> bool {
+        self.lock.is_some_and(|locked| page.is_within(locked))
     }
 
     /// Returns whether all of it is under a lock.
@@ -113,18 +103,18 @@ impl Area {
     }
 
     #[inline]
-    pub(crate) fn page(&self, number: u32) -> &PageRecord {
-        &self.pages[number as usize]
+    pub(crate) fn page(&self, number: PageNumber) -> &PageRecord {
+        &self.pages[number]
     }
 
     #[inline]
-    pub(crate) fn page_mut(&mut self, number: u32) -> &mut PageRecord {
-        &mut self.pages[number as usize]
+    pub(crate) fn page_mut(&mut self, number: PageNumber) -> &mut PageRecord {
+        &mut self.pages[number]
     }
 
     /// The frame of a page that is resident.
     #[inline]
-    pub(crate) fn frame(&self, number: u32) -> Frame {
+    pub(crate) fn frame(&self, number: PageNumber) -> Frame {
         match self.page(number).state {
             State::Resident(frame) => frame,
             State::Absent | State::Lost => unreachable!("a mapped page is resident"),

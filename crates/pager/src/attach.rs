@@ -1,10 +1,11 @@
 //! Attaching areas to reservations, and detaching them.
 
-use crate::area::{Area, AreaId, Sharing};
+use crate::area::{Area, Sharing};
 use crate::attachment::{Attachment, AttachmentId};
 use crate::backend::Backend;
 use crate::begin::EVICTION;
 use crate::end::Ending;
+use crate::page::AreaId;
 use crate::pager::Pager;
 use crate::refused::Refused;
 use crate::reservation::ReservationId;

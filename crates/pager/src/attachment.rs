@@ -2,6 +2,7 @@
 
 use crate::area::Area;
 use crate::lists::Mapping;
+use crate::page::PageNumber;
 use crate::reservation::Reservation;
 use crate::sparse::Sparse;
 use crate::table::{At, Key};
@@ -29,7 +30,7 @@ pub(crate) struct Attachment {
     /// [kept](crate::Pager::pin_step) any.
     pub(crate) pinned: Option<u32>,
     /// While it is taken back: the page to look at next.
-    pub(crate) swept: u32,
+    pub(crate) swept: PageNumber,
 }
 
 impl Attachment {
@@ -37,10 +38,10 @@ impl Attachment {
         Attachment {
             reservation,
             area,
-            table: Sparse::new(At::NIL, pages as usize),
+            table: Sparse::new(At::NIL, pages),
             mapped: 0,
             pinned: None,
-            swept: 0,
+            swept: PageNumber::FIRST,
         }
     }
 
@@ -48,17 +49,13 @@ impl Attachment {
     /// freed lies side by side; `None` if that has none. Begins again after the last. Takes as long as a page.
     pub(crate) fn next_mapped_in_block(&mut self) -> Option<At<Mapping>> {
         let is_mapped = |at: &At<Mapping>| !at.is_nil();
-        match self.table.find_in_block(self.swept as usize, is_mapped) {
+        match self.table.find_in_block(self.swept, is_mapped) {
             Ok(page) => {
-                self.swept = page as u32;
+                self.swept = page;
                 Some(self.table[page])
             }
             Err(next) => {
-                self.swept = if next < self.table.len() {
-                    next as u32
-                } else {
-                    0
-                };
+                self.swept = self.or_first(next);
                 None
             }
         }
@@ -66,8 +63,17 @@ impl Attachment {
 
     /// The mapping of the page to look at next, or [`At::NIL`]; begins again after the last.
     pub(crate) fn sweep(&mut self) -> At<Mapping> {
-        let page = self.swept as usize;
-        self.swept = (self.swept + 1) % self.table.len() as u32;
+        let page = self.swept;
+        self.swept = self.or_first(page.next());
         self.table[page]
+    }
+
+    /// The same page, or the first one behind the last.
+    fn or_first(&self, page: PageNumber) -> PageNumber {
+        if page.is_within(self.table.len()) {
+            page
+        } else {
+            PageNumber::FIRST
+        }
     }
 }

@@ -106,7 +106,7 @@ impl<B: Backend> Pager<B> {
                 "kept pages stay",
             )?;
             let mut mapped = 0;
-            for (page, &mapping) in attachment.table.iter().enumerate() {
+            for (page, &mapping) in attachment.table.entries() {
                 if mapping.is_nil() {
                     continue;
                 }
@@ -114,8 +114,8 @@ impl<B: Backend> Pager<B> {
                 let owner = area.pages[page].sharers.first() == Some(mapping);
                 let listed = self.mappings.at(mapping).listing != Listing::Unlisted;
                 let free_of_charge = area.sharing == Sharing::FirstTouch && !owner;
-                let locked = area.locks(page as u32);
-                let stays = locked || free_of_charge || (page as u32) < kept;
+                let locked = area.locks(page);
+                let stays = locked || free_of_charge || page.is_within(kept);
                 let may_be_unlisted = stays || attachment.pinned.is_some();
                 holds(
                     if listed { !stays } else { may_be_unlisted },
@@ -163,7 +163,7 @@ impl<B: Backend> Pager<B> {
     }
 
     fn audit_area(&self, index: At<Area>, area: &Area) -> Result<(), Violation> {
-        for (page, record) in area.pages.iter().enumerate() {
+        for (page, record) in area.pages.entries() {
             let sharers: Vec<_> = record.sharers.iter(&self.mappings).collect();
             let resident = matches!(record.state, State::Resident(_));
             holds(resident != sharers.is_empty(), "resident means mapped")?;

@@ -1,17 +1,8 @@
 //! The mechanism that moves pages: page tables, frames and secondary storage, behind one trait.
 
-use crate::area::AreaId;
 use crate::attachment::AttachmentId;
 use crate::frame::Frame;
-
-/// A page of an area, independent of its mappings.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Page {
-    /// The area.
-    pub area: AreaId,
-    /// Number of the page in its area.
-    pub number: u32,
-}
+use crate::page::{AreaId, Page, PageNumber};
 
 /// A page, and the frame that holds it.
 ///
@@ -56,15 +47,15 @@ pub trait Backend {
     fn detach(&mut self, at: AttachmentId);
 
     /// Puts a page into one tenant's page table.
-    fn map(&mut self, at: AttachmentId, page: u32, frame: Frame);
+    fn map(&mut self, at: AttachmentId, page: PageNumber, frame: Frame);
 
     /// Takes a page out of one tenant's page table. What the tenant wrote must be in the frame
     /// afterwards, and [`is_dirty`](Backend::is_dirty) must know of it.
-    fn unmap(&mut self, at: AttachmentId, page: u32);
+    fn unmap(&mut self, at: AttachmentId, page: PageNumber);
 
     /// Returns whether *this tenant* referenced the page since the last call, and clears that (the
     /// reference bit of SPC §II-B: each reservation reads its own page tables only).
-    fn take_referenced(&mut self, at: AttachmentId, page: u32) -> bool;
+    fn take_referenced(&mut self, at: AttachmentId, page: PageNumber) -> bool;
 
     /// Returns whether any tenant wrote to the frame since it was cleared, read or written out. As long as it is
     /// [being](Writing::Begun) written out it counts as written to.

@@ -7,13 +7,19 @@ use crate::attachment::Attachment;
 use crate::backend::Backend;
 use crate::frame::Frame;
 use crate::lists::{Listing, Mapping};
+use crate::page::PageNumber;
 use crate::pager::Pager;
 use crate::table::At;
 
 impl<B: Backend> Pager<B> {
     /// Maps a page that another reservation owns: one frame, from the free list, moves to
     /// the conserved-page list (SPC fig. 4a).
-    pub(crate) fn join_conserving(&mut self, attachment: At<Attachment>, page: u32, frame: Frame) {
+    pub(crate) fn join_conserving(
+        &mut self,
+        attachment: At<Attachment>,
+        page: PageNumber,
+        frame: Frame,
+    ) {
         let reservation = self.attachments.at(attachment).reservation;
         self.conserve(reservation, frame);
         self.map(attachment, page, Listing::Active);

@@ -10,6 +10,7 @@ use crate::backend::{Backend, Held};
 use crate::fault::Fault;
 use crate::frame_source::Borrow;
 use crate::lists::Listing;
+use crate::page::PageNumber;
 use crate::pager::Pager;
 use crate::refused::Refused;
 use crate::table::At;
@@ -28,9 +29,9 @@ impl<B: Backend> Pager<B> {
     pub fn copy_on_write(
         &mut self,
         from: AttachmentId,
-        page: u32,
+        page: PageNumber,
         to: AttachmentId,
-        copy: u32,
+        copy: PageNumber,
     ) -> Result<Fault, Refused> {
         let source = self.attachments.find(from.0).ok_or(Refused::Stale)?;
         let target = self.attachments.find(to.0).ok_or(Refused::Stale)?;
@@ -42,7 +43,8 @@ impl<B: Backend> Pager<B> {
             self.attachments.at(source).area,
             self.attachments.at(target).area,
         );
-        if page >= self.areas.at(area).len() || copy >= self.areas.at(into).len() {
+        if !page.is_within(self.areas.at(area).len()) || !copy.is_within(self.areas.at(into).len())
+        {
             return Err(Refused::OutOfRange);
         }
         let record = self.areas.at(into).page(copy);
@@ -61,9 +63,9 @@ impl<B: Backend> Pager<B> {
         self.fill_copy(area, page, target, copy)
     }
 
-    fn leave_if_shared(&mut self, source: At<Attachment>, page: u32) {
+    fn leave_if_shared(&mut self, source: At<Attachment>, page: PageNumber) {
         let attachment = self.attachments.at(source);
-        let (mapping, area) = (attachment.table[page as usize], attachment.area);
+        let (mapping, area) = (attachment.table[page], attachment.area);
         let area = self.areas.at(area);
         let stays = area.locks(page) || attachment.pinned.is_some();
         let managed = area.sharing == Sharing::Conserve && !stays;
@@ -75,9 +77,9 @@ impl<B: Backend> Pager<B> {
     fn fill_copy(
         &mut self,
         area: At<Area>,
-        page: u32,
+        page: PageNumber,
         target: At<Attachment>,
-        copy: u32,
+        copy: PageNumber,
     ) -> Result<Fault, Refused> {
         let reservation = self.attachments.at(target).reservation;
         let frame = self.take_frame(reservation, Borrow::Allowed)?;

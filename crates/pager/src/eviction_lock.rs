@@ -9,7 +9,7 @@
 //! page, from the first to the last, and the locking tenant can be preempted between two pages. A
 //! tenant that joins a lock gives up a frame for each page when it maps it.
 
-use crate::area::{Area, AreaId, Sharing, State};
+use crate::area::{Area, Sharing, State};
 use crate::attachment::{Attachment, AttachmentId};
 use crate::backend::{Backend, Held};
 use crate::end::Ending;
@@ -17,6 +17,7 @@ use crate::fault::Fault;
 use crate::frame::Frame;
 use crate::frame_source::Borrow;
 use crate::lists::{BySharer, List, Listing, Mapping};
+use crate::page::{AreaId, PageNumber};
 use crate::pager::Pager;
 use crate::refused::Refused;
 use crate::reservation::Reservation;
@@ -79,7 +80,7 @@ impl<B: Backend> Pager<B> {
             None => self.begin_lock(index)?,
         };
         let to = pages.min(from.saturating_add(limit));
-        for page in from..to {
+        for page in PageNumber::range(from..to) {
             if let Err(refused) = self.lock_page(index, page) {
                 self.list_again(index, page);
                 return Err(refused);
@@ -121,16 +122,16 @@ impl<B: Backend> Pager<B> {
 
     /// Maps a page for every sharer, each off the lists at once, so that making room for the next
     /// one cannot evict it, and takes all frames but one.
-    fn lock_page(&mut self, area: At<Area>, page: u32) -> Result<(), Refused> {
+    fn lock_page(&mut self, area: At<Area>, page: PageNumber) -> Result<(), Refused> {
         for sharer in 0..self.areas.at(area).attachments.len() {
             let (attachment, reservation) = self.sharer(area, sharer);
             let id = AttachmentId(self.attachments.key(attachment));
             self.fault(id, page)?;
-            let at = self.attachments.at(attachment).table[page as usize];
+            let at = self.attachments.at(attachment).table[page];
             self.delist(reservation, at);
         }
         self.give_up_copies(area, page);
-        self.areas.at_mut(area).lock = Some(page + 1);
+        self.areas.at_mut(area).lock = Some(page.next().get());
         Ok(())
     }
 
@@ -152,7 +153,7 @@ impl<B: Backend> Pager<B> {
         let copies = copies.map(u64::from).sum::<u64>();
         // More than a number of frames can be is more than there are.
         self.require_unreserved(u32::try_from(copies).unwrap_or(u32::MAX))?;
-        for page in 0..locked {
+        for page in PageNumber::range(0..locked) {
             self.take_copies(index, page);
         }
         self.areas.at_mut(index).lock = None;
@@ -161,7 +162,7 @@ impl<B: Backend> Pager<B> {
             let (_, reservation) = self.sharer(index, sharer);
             self.reservations.at_mut(reservation).kept -= pages;
         }
-        for page in 0..locked {
+        for page in PageNumber::range(0..locked) {
             self.list_again(index, page);
         }
         Ok(())
@@ -205,10 +206,10 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Puts the mappings of a page that is not locked back on the lists.
-    fn list_again(&mut self, area: At<Area>, page: u32) {
+    fn list_again(&mut self, area: At<Area>, page: PageNumber) {
         for sharer in 0..self.areas.at(area).attachments.len() {
             let (attachment, reservation) = self.sharer(area, sharer);
-            let at = self.attachments.at(attachment).table[page as usize];
+            let at = self.attachments.at(attachment).table[page];
             if !at.is_nil() && self.mappings.at(at).listing == Listing::Unlisted {
                 self.enlist(reservation, at, Listing::Active);
             }
@@ -216,7 +217,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// The owner's frame becomes the area's, and the others' conserved ones the node's.
-    fn give_up_copies(&mut self, area: At<Area>, page: u32) {
+    fn give_up_copies(&mut self, area: At<Area>, page: PageNumber) {
         let mut next = self.areas.at(area).page(page).sharers.first();
         let mut owner = true;
         while let Some(at) = next {
@@ -234,7 +235,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// The first sharer owns the area's frame again, and the others conserve one of the node's.
-    fn take_copies(&mut self, area: At<Area>, page: u32) {
+    fn take_copies(&mut self, area: At<Area>, page: PageNumber) {
         let mut next = self.areas.at(area).page(page).sharers.first();
         let mut owner = true;
         while let Some(at) = next {
@@ -256,7 +257,7 @@ impl<B: Backend> Pager<B> {
     pub(crate) fn join_lock(
         &mut self,
         attachment: At<Attachment>,
-        page: u32,
+        page: PageNumber,
     ) -> Result<Fault, Refused> {
         let &Attachment {
             reservation, area, ..

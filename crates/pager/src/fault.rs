@@ -5,6 +5,7 @@ use crate::attachment::{Attachment, AttachmentId};
 use crate::backend::{Backend, Held};
 use crate::frame_source::Borrow;
 use crate::lists::Listing;
+use crate::page::PageNumber;
 use crate::pager::Pager;
 use crate::refused::Refused;
 use crate::reservation::Reservation;
@@ -34,10 +35,10 @@ impl<B: Backend> Pager<B> {
     /// # Errors
     /// [`Refused::Store`] if a page cannot be read or written out, [`Refused::Lost`],
     /// [`Refused::OutOfRange`], [`Refused::Stale`]; [`Refused::Starved`] as described there.
-    pub fn fault(&mut self, at: AttachmentId, page: u32) -> Result<Fault, Refused> {
+    pub fn fault(&mut self, at: AttachmentId, page: PageNumber) -> Result<Fault, Refused> {
         let attachment = self.attachments.find(at.0).ok_or(Refused::Stale)?;
         let target = self.attachments.at(attachment);
-        let &mapping = target.table.get(page as usize).ok_or(Refused::OutOfRange)?;
+        let &mapping = target.table.get(page).ok_or(Refused::OutOfRange)?;
         if self.reservations.at(target.reservation).ending {
             return Err(Refused::Stale);
         }
@@ -63,7 +64,11 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Maps a page that others have mapped.
-    pub(crate) fn join(&mut self, attachment: At<Attachment>, page: u32) -> Result<Fault, Refused> {
+    pub(crate) fn join(
+        &mut self,
+        attachment: At<Attachment>,
+        page: PageNumber,
+    ) -> Result<Fault, Refused> {
         let &Attachment {
             reservation, area, ..
         } = self.attachments.at(attachment);
@@ -85,7 +90,7 @@ impl<B: Backend> Pager<B> {
     pub(crate) fn bring_in(
         &mut self,
         attachment: At<Attachment>,
-        page: u32,
+        page: PageNumber,
     ) -> Result<Fault, Refused> {
         let &Attachment {
             reservation, area, ..

@@ -7,12 +7,13 @@ use crate::area::State;
 use crate::attachment::Attachment;
 use crate::backend::Backend;
 use crate::lists::{Listing, Mapping};
+use crate::page::PageNumber;
 use crate::pager::Pager;
 use crate::refused::Refused;
 use crate::table::At;
 
 impl<B: Backend> Pager<B> {
-    pub(crate) fn join_free_of_charge(&mut self, attachment: At<Attachment>, page: u32) {
+    pub(crate) fn join_free_of_charge(&mut self, attachment: At<Attachment>, page: PageNumber) {
         self.map(attachment, page, Listing::Unlisted);
     }
 

@@ -38,6 +38,7 @@
 //! | the rule that picks one of them, and what it decides on | `rule`, `usage` |
 //! | baselines: no management, first touch | `plain`, `first_touch` |
 //! | areas, and their attachments to reservations | `area`, `attach`, `attachment` |
+//! | names of pages: number, and area | `page` |
 //! | page fault, and mapping ahead of it | `fault`, `ahead`; copy on write: `copy` |
 //! | active and inactive list, ownership list | `lists`; room for their mappings: `mappings_needed`; second chance: `second_chance` |
 //! | eviction, and writing out in clusters | `second_chance` (the victim), `evict`, `write_out` |
@@ -52,7 +53,7 @@
 //!
 //! # Example
 //! ```
-//! use leasehold_pager::{Contract, Fault, MemoryBackend, Pager, Refused, Sharing};
+//! use leasehold_pager::{Contract, Fault, MemoryBackend, PageNumber, Pager, Refused, Sharing};
 //!
 //! let mut pager = Pager::new(100, MemoryBackend::new(100));
 //! let (camera, viewer) = (pager.reserve(&Contract::hard(10))?, pager.reserve(&Contract::hard(4))?);
@@ -60,14 +61,14 @@
 //! let (theirs, mine) = (pager.attach(camera, image)?, pager.attach(viewer, image)?);
 //!
 //! // The camera draws an image of eight pages; the viewer, which has four frames, looks at it.
-//! for page in 0..8 {
+//! for page in PageNumber::range(0..8) {
 //!     assert_eq!(pager.fault(theirs, page)?, Fault::Zero);
 //!     assert_eq!(pager.fault(mine, page)?, Fault::Minor);
 //! }
 //!
 //! // The viewer had to evict four pages. The camera has lost none of them.
 //! assert_eq!(pager.counts(viewer)?.unmapped, 4);
-//! assert!((0..8).all(|page| pager.backend().is_mapped(theirs, page)));
+//! assert!(PageNumber::range(0..8).all(|page| pager.backend().is_mapped(theirs, page)));
 //! assert_eq!(pager.account(camera)?.owned, 8);
 //! assert_eq!(pager.account(viewer)?.conserved, 4);
 //!
@@ -103,6 +104,7 @@ mod lists;
 mod mappings_needed;
 mod memory_backend;
 mod node_frames;
+mod page;
 mod pager;
 mod pin;
 mod plain;
@@ -116,15 +118,16 @@ mod table;
 mod usage;
 mod write_out;
 
-pub use area::{AreaId, Sharing};
+pub use area::Sharing;
 pub use attachment::AttachmentId;
 pub use audit::Violation;
-pub use backend::{Backend, Held, Page, StoreError, Writing};
+pub use backend::{Backend, Held, StoreError, Writing};
 pub use begin::Beginning;
 pub use end::Ending;
 pub use fault::Fault;
 pub use frame::{Frame, PAGE};
 pub use memory_backend::{MemoryBackend, Traffic};
+pub use page::{AreaId, Page, PageNumber};
 pub use pager::Pager;
 pub use refused::Refused;
 pub use reservation::{Account, Contract, Counts, Kind, ReservationId};

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::marker::PhantomData;
 
 use crate::attachment::Attachment;
+use crate::page::PageNumber;
 use crate::table::At;
 
 /// Which list of its reservation a mapping is on.
@@ -38,7 +39,7 @@ const UNLINKED: Links = Links {
 pub(crate) struct Mapping {
     pub(crate) attachment: At<Attachment>,
     /// Number of the page in its area.
-    pub(crate) page: u32,
+    pub(crate) page: PageNumber,
     pub(crate) listing: Listing,
     age: Links,
     sharers: Links,
@@ -67,7 +68,7 @@ impl Mappings {
             let at = At::new(self.slots.len() as u32);
             self.slots.push(Mapping {
                 attachment: At::NIL,
-                page: u32::MAX,
+                page: PageNumber::new(u32::MAX),
                 listing: Listing::Unlisted,
                 age: UNLINKED,
                 sharers: UNLINKED,
@@ -81,7 +82,7 @@ impl Mappings {
         self.slots.len() as u32
     }
 
-    pub(crate) fn take(&mut self, attachment: At<Attachment>, page: u32) -> At<Mapping> {
+    pub(crate) fn take(&mut self, attachment: At<Attachment>, page: PageNumber) -> At<Mapping> {
         // Room was made for every frame that could be mapped.
         let at = self.unused.first().expect("room for another mapping");
         let mut unused = self.unused;
@@ -235,6 +236,7 @@ mod tests {
     use proptest::prop_assert_eq;
 
     use super::{ByAge, BySharer, List, Mappings};
+    use crate::page::PageNumber;
     use crate::table::At;
 
     proptest! {
@@ -244,7 +246,7 @@ mod tests {
             let mut all = Mappings::with_room_for(8);
             all.grow(8);
             let mut sharers = List::<BySharer>::EMPTY;
-            let taken: Vec<_> = (0..8).map(|page| all.take(At::NIL, page)).collect();
+            let taken: Vec<_> = PageNumber::range(0..8).map(|page| all.take(At::NIL, page)).collect();
             for &at in &taken {
                 sharers.push(&mut all, at);
             }

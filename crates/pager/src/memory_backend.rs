@@ -6,10 +6,10 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 
-use crate::area::AreaId;
 use crate::attachment::AttachmentId;
-use crate::backend::{Backend, Held, Page, StoreError, Writing};
+use crate::backend::{Backend, Held, StoreError, Writing};
 use crate::frame::Frame;
+use crate::page::{AreaId, Page, PageNumber};
 
 #[derive(Debug, Clone, Copy)]
 struct Entry {
@@ -105,7 +105,7 @@ impl MemoryBackend {
     }
 
     /// A tenant reads a page; `None` is a page fault.
-    pub fn load(&mut self, at: AttachmentId, page: u32) -> Option<u64> {
+    pub fn load(&mut self, at: AttachmentId, page: PageNumber) -> Option<u64> {
         let entry = self.entry(at, page)?;
         entry.referenced = true;
         let frame = entry.frame;
@@ -113,7 +113,7 @@ impl MemoryBackend {
     }
 
     /// A tenant writes to a page; `false` is a page fault.
-    pub fn store(&mut self, at: AttachmentId, page: u32, word: u64) -> bool {
+    pub fn store(&mut self, at: AttachmentId, page: PageNumber, word: u64) -> bool {
         let Some(entry) = self.entry(at, page) else {
             return false;
         };
@@ -126,30 +126,30 @@ impl MemoryBackend {
     }
 
     /// Returns whether a tenant has a page in its page table.
-    pub fn is_mapped(&self, at: AttachmentId, page: u32) -> bool {
+    pub fn is_mapped(&self, at: AttachmentId, page: PageNumber) -> bool {
         self.frame(at, page).is_some()
     }
 
     /// The frame to which a tenant's page table points.
-    pub fn frame(&self, at: AttachmentId, page: u32) -> Option<Frame> {
+    pub fn frame(&self, at: AttachmentId, page: PageNumber) -> Option<Frame> {
         let (id, table) = self.tables.get(at.index() as usize)?.as_ref()?;
-        let entry = (*id == at).then(|| table.get(page as usize)).flatten()?;
+        let entry = (*id == at).then(|| table.get(page.index())).flatten()?;
         entry.map(|entry| entry.frame)
     }
 
-    fn entry(&mut self, at: AttachmentId, page: u32) -> Option<&mut Entry> {
+    fn entry(&mut self, at: AttachmentId, page: PageNumber) -> Option<&mut Entry> {
         let (id, table) = self.tables.get_mut(at.index() as usize)?.as_mut()?;
         if *id != at {
             return None;
         }
-        table.get_mut(page as usize)?.as_mut()
+        table.get_mut(page.index())?.as_mut()
     }
 
-    fn place(&mut self, at: AttachmentId, page: u32) -> &mut Option<Entry> {
+    fn place(&mut self, at: AttachmentId, page: PageNumber) -> &mut Option<Entry> {
         let table = self.tables[at.index() as usize].as_mut();
         let (id, table) = table.expect("an attachment");
         assert_eq!(*id, at, "an attachment that has gone");
-        &mut table[page as usize]
+        &mut table[page.index()]
     }
 
     /// The contents of a page's frame.
@@ -196,20 +196,20 @@ impl Backend for MemoryBackend {
         assert!(table.iter().all(Option::is_none), "detached while mapped");
     }
 
-    fn map(&mut self, at: AttachmentId, page: u32, frame: Frame) {
+    fn map(&mut self, at: AttachmentId, page: PageNumber, frame: Frame) {
         let referenced = true;
         let before = self.place(at, page).replace(Entry { frame, referenced });
         assert!(before.is_none(), "mapped twice");
         self.traffic.maps += 1;
     }
 
-    fn unmap(&mut self, at: AttachmentId, page: u32) {
+    fn unmap(&mut self, at: AttachmentId, page: PageNumber) {
         let before = self.place(at, page).take();
         assert!(before.is_some(), "unmapped twice");
         self.traffic.unmaps += 1;
     }
 
-    fn take_referenced(&mut self, at: AttachmentId, page: u32) -> bool {
+    fn take_referenced(&mut self, at: AttachmentId, page: PageNumber) -> bool {
         let entry = self.place(at, page).as_mut().expect("a mapped page");
         core::mem::take(&mut entry.referenced)
     }

@@ -1,12 +1,13 @@
 //! The pager: the memory of one node, and the reservation of each frame.
 
-use crate::area::{Area, AreaId, PageRecord, Sharing, State};
+use crate::area::{Area, PageRecord, Sharing, State};
 use crate::attachment::{Attachment, AttachmentId};
-use crate::backend::{Backend, Held, Page};
+use crate::backend::{Backend, Held};
 use crate::frame::Frame;
 use crate::lists::{Listing, Mapping, Mappings};
 use crate::mappings_needed::MappingsNeeded;
 use crate::node_frames::NodeFrames;
+use crate::page::{AreaId, Page, PageNumber};
 use crate::refused::Refused;
 use crate::reservation::{Account, Counts, Reservation, ReservationId};
 use crate::table::{At, Table};
@@ -34,7 +35,7 @@ pub struct Pager<B> {
 pub(crate) struct Unmapped {
     pub(crate) reservation: At<Reservation>,
     pub(crate) area: At<Area>,
-    pub(crate) page: u32,
+    pub(crate) page: PageNumber,
     /// It was first in the ownership list.
     pub(crate) owner: bool,
 }
@@ -247,7 +248,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// The name of a page outside the policy.
-    pub(crate) fn name(&self, area: At<Area>, number: u32) -> Page {
+    pub(crate) fn name(&self, area: At<Area>, number: PageNumber) -> Page {
         Page {
             area: AreaId(self.areas.key(area)),
             number,
@@ -255,11 +256,11 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Puts a resident page into a page table, last in its ownership list.
-    pub(crate) fn map(&mut self, attachment: At<Attachment>, page: u32, listing: Listing) {
+    pub(crate) fn map(&mut self, attachment: At<Attachment>, page: PageNumber, listing: Listing) {
         let id = AttachmentId(self.attachments.key(attachment));
         let at = self.mappings.take(attachment, page);
         let target = self.attachments.at_mut(attachment);
-        target.table[page as usize] = at;
+        target.table[page] = at;
         target.mapped += 1;
         let area = self.areas.at_mut(target.area);
         area.page_mut(page).sharers.push(&mut self.mappings, at);
@@ -277,7 +278,7 @@ impl<B: Backend> Pager<B> {
         let id = AttachmentId(self.attachments.key(attachment));
         let source = self.attachments.at_mut(attachment);
         let (reservation, area) = (source.reservation, source.area);
-        source.table[page as usize] = At::NIL;
+        source.table[page] = At::NIL;
         source.mapped -= 1;
         let sharers = &mut self.areas.at_mut(area).page_mut(page).sharers;
         let owner = sharers.first() == Some(at);
@@ -294,7 +295,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Takes the frame from a page that is no longer mapped.
-    pub(crate) fn vacate(&mut self, area: At<Area>, page: u32, state: State) -> Frame {
+    pub(crate) fn vacate(&mut self, area: At<Area>, page: PageNumber, state: State) -> Frame {
         let name = self.name(area, page);
         let area = self.areas.at_mut(area);
         let frame = area.frame(page);

@@ -8,10 +8,11 @@
 //!
 //! [abandoned]: Pager::abandon
 
-use crate::area::{AreaId, Sharing};
+use crate::area::Sharing;
 use crate::attachment::AttachmentId;
 use crate::backend::Backend;
 use crate::end::Ending;
+use crate::page::{AreaId, PageNumber};
 use crate::pager::Pager;
 use crate::refused::Refused;
 
@@ -49,11 +50,11 @@ impl<B: Backend> Pager<B> {
             }
         };
         let to = pages.min(from.saturating_add(limit));
-        for page in from..to {
+        for page in PageNumber::range(from..to) {
             self.fault(at, page)?;
-            let mapping = self.attachments.at(index).table[page as usize];
+            let mapping = self.attachments.at(index).table[page];
             self.delist(reservation, mapping);
-            self.attachments.at_mut(index).pinned = Some(page + 1);
+            self.attachments.at_mut(index).pinned = Some(page.next().get());
         }
         let all = to == pages;
         Ok(if all { Ending::Done } else { Ending::More })

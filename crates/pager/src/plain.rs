@@ -9,6 +9,7 @@ use crate::attachment::Attachment;
 use crate::backend::Backend;
 use crate::frame::Frame;
 use crate::lists::{Listing, Mapping};
+use crate::page::PageNumber;
 use crate::pager::Pager;
 use crate::refused::Refused;
 use crate::reservation::Reservation;
@@ -16,7 +17,12 @@ use crate::table::At;
 
 impl<B: Backend> Pager<B> {
     /// Maps a page that another reservation has: one frame goes back to the node.
-    pub(crate) fn join_plainly(&mut self, attachment: At<Attachment>, page: u32, frame: Frame) {
+    pub(crate) fn join_plainly(
+        &mut self,
+        attachment: At<Attachment>,
+        page: PageNumber,
+        frame: Frame,
+    ) {
         let reservation = self.attachments.at(attachment).reservation;
         self.frames.put(frame);
         self.reservations.at_mut(reservation).returned += 1;

@@ -8,6 +8,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::ops::{Index, IndexMut};
 
+use crate::page::PageNumber;
+
 /// Entries of a block.
 const BLOCK: usize = 512;
 
@@ -15,25 +17,25 @@ const BLOCK: usize = 512;
 #[derive(Debug, Clone)]
 pub struct Sparse<T> {
     untouched: T,
-    length: usize,
+    length: u32,
     /// Behind the last of them no entry was touched.
     blocks: Vec<Option<Box<[T]>>>,
 }
 
 impl<T: Copy> Sparse<T> {
-    /// A table of `length` entries. Takes one step for each 512 of them, of some nanoseconds.
-    pub fn new(untouched: T, length: usize) -> Self {
+    /// A table of entries for `pages` pages. Takes one step for each 512 of them, of some nanoseconds.
+    pub fn new(untouched: T, pages: u32) -> Self {
         let mut blocks = Vec::new();
-        blocks.resize_with(length.div_ceil(BLOCK), || None);
+        blocks.resize_with((pages as usize).div_ceil(BLOCK), || None);
         Self {
             untouched,
-            length,
+            length: pages,
             blocks,
         }
     }
 
     /// Its entries.
-    pub fn len(&self) -> usize {
+    pub fn len(&self) -> u32 {
         self.length
     }
 
@@ -42,12 +44,13 @@ impl<T: Copy> Sparse<T> {
         self.length == 0
     }
 
-    /// An entry; `None` behind the last one. O(1).
+    /// The entry of a page; `None` behind the last one. O(1).
     #[inline]
-    pub fn get(&self, at: usize) -> Option<&T> {
-        if at >= self.length {
+    pub fn get(&self, page: PageNumber) -> Option<&T> {
+        if !page.is_within(self.length) {
             return None;
         }
+        let at = page.index();
         Some(match self.blocks.get(at / BLOCK) {
             Some(Some(block)) => &block[at % BLOCK],
             _ => &self.untouched,
@@ -65,31 +68,42 @@ impl<T: Copy> Sparse<T> {
         None
     }
 
-    /// Looks for an entry that `is` so in the first block from `at` on that was made: returns the first one there, from
-    /// `at` on.
+    /// Looks for an entry that `is` so in the first block from `page` on that was made: returns the first one there, from
+    /// `page` on.
     ///
     /// # Errors
-    /// Where to look next, if that block has none; the length of the table if there is no such block.
+    /// Where to look next, if that block has none; behind the last page if there is no such block.
     ///
     /// O(entries of a block, and blocks in between that were never made).
-    pub fn find_in_block(&self, at: usize, is: impl Fn(&T) -> bool) -> Result<usize, usize> {
+    pub fn find_in_block(
+        &self,
+        page: PageNumber,
+        is: impl Fn(&T) -> bool,
+    ) -> Result<PageNumber, PageNumber> {
+        let at = page.index();
         let first = at / BLOCK;
         let made = self.blocks.iter().enumerate().skip(first);
         let mut next = made.filter_map(|(number, block)| Some((number, block.as_ref()?)));
         let Some((number, block)) = next.next() else {
-            return Err(self.length);
+            return Err(PageNumber::new(self.length));
         };
         let within = if number == first { at % BLOCK } else { 0 };
         let found = block[within..].iter().position(is);
-        let behind = (number + 1) * BLOCK;
-        found.map_or(Err(behind.min(self.length)), |found| {
-            Ok(number * BLOCK + within + found)
+        let behind = ((number + 1) * BLOCK).min(self.length as usize);
+        let numbered = |at| PageNumber::new(at as u32);
+        found.map_or(Err(numbered(behind)), |found| {
+            Ok(numbered(number * BLOCK + within + found))
         })
     }
 
     /// All entries in order.
     pub fn iter(&self) -> impl Iterator<Item = &T> {
-        (0..self.length).map(|at| &self[at])
+        self.entries().map(|(_, entry)| entry)
+    }
+
+    /// All entries in order, with their pages.
+    pub fn entries(&self) -> impl Iterator<Item = (PageNumber, &T)> {
+        PageNumber::range(0..self.length).map(|page| (page, &self[page]))
     }
 
     /// The entries that were written to, and others near them.
@@ -98,23 +112,24 @@ impl<T: Copy> Sparse<T> {
     }
 }
 
-impl<T: Copy> Index<usize> for Sparse<T> {
+impl<T: Copy> Index<PageNumber> for Sparse<T> {
     type Output = T;
 
     #[inline]
-    fn index(&self, at: usize) -> &T {
-        self.get(at).expect("an entry of the table")
+    fn index(&self, page: PageNumber) -> &T {
+        self.get(page).expect("an entry of the table")
     }
 }
 
 /// The first write to a block makes it.
-impl<T: Copy> IndexMut<usize> for Sparse<T> {
+impl<T: Copy> IndexMut<PageNumber> for Sparse<T> {
     #[inline]
-    fn index_mut(&mut self, at: usize) -> &mut T {
-        assert!(at < self.length, "an entry of the table");
+    fn index_mut(&mut self, page: PageNumber) -> &mut T {
+        assert!(page.is_within(self.length), "an entry of the table");
+        let at = page.index();
         let untouched = self.untouched;
         if self.blocks.len() <= at / BLOCK {
-            let blocks = self.length.div_ceil(BLOCK);
+            let blocks = (self.length as usize).div_ceil(BLOCK);
             self.blocks.resize_with(blocks, || None);
         }
         // Made where it will be: a fault may have a small stack.
@@ -127,7 +142,12 @@ impl<T: Copy> IndexMut<usize> for Sparse<T> {
 #[cfg(test)]
 mod tests {
     use super::{BLOCK, Sparse};
+    use crate::page::PageNumber;
     use proptest::prelude::{Strategy, proptest};
+
+    fn page(number: usize) -> PageNumber {
+        PageNumber::new(number as u32)
+    }
 
     proptest! {
         #[test]
@@ -136,21 +156,21 @@ mod tests {
                 (proptest::strategy::Just(length), proptest::collection::vec((0..length, 0_u32..9), 0..40))
             })
         ) {
-            let (mut table, mut model) = (Sparse::new(7, length), alloc::vec![7; length]);
+            let (mut table, mut model) = (Sparse::new(7, length as u32), alloc::vec![7; length]);
             for (at, value) in writes {
-                table[at] = value;
+                table[page(at)] = value;
                 model[at] = value;
             }
             assert!(table.iter().eq(model.iter()));
             for at in 0..length {
                 let next = model.iter().skip(at).position(|&entry| entry > 7);
-                let mut found = Err(at);
-                while let Err(at) = found && at < length {
+                let mut found = Err(page(at));
+                while let Err(at) = found && at.is_within(table.len()) {
                     found = table.find_in_block(at, |&entry| entry > 7);
                 }
-                assert_eq!(found.ok(), next.map(|next| at + next));
+                assert_eq!(found.ok(), next.map(|next| page(at + next)));
             }
-            assert_eq!((table.len(), table.get(length)), (length, None));
+            assert_eq!((table.len() as usize, table.get(page(length))), (length, None));
         }
     }
 
@@ -158,10 +178,10 @@ mod tests {
     fn a_look_visits_one_block_however_many_were_made() {
         let mut table = Sparse::new(0_u64, 1 << 20);
         for block in 0..100 {
-            table[block * 10 * BLOCK] = 1;
+            table[page(block * 10 * BLOCK)] = 1;
         }
         let looked = core::cell::Cell::new(0);
-        let mut at = 0;
+        let mut at = PageNumber::FIRST;
         for _ in 0..100 {
             looked.set(0);
             let found = table.find_in_block(at, |&entry| {
@@ -171,32 +191,32 @@ mod tests {
             assert!(looked.get() <= BLOCK);
             at = found.expect_err("no such entry");
         }
-        assert_eq!(at, 991 * BLOCK);
-        assert_eq!(table.find_in_block(at, |_| true), Err(1 << 20));
+        assert_eq!(at, page(991 * BLOCK));
+        assert_eq!(table.find_in_block(at, |_| true), Err(page(1 << 20)));
     }
 
     #[test]
     fn blocks_are_taken_one_by_one_and_can_be_made_again() {
         let mut table = Sparse::new(0_u64, 1 << 20);
-        (table[3], table[1 << 19]) = (1, 2);
+        (table[page(3)], table[page(1 << 19)]) = (1, 2);
         assert_eq!(table.take_block().map(|block| block[0]), Some(2));
-        assert_eq!((table[3], table[1 << 19]), (1, 0));
+        assert_eq!((table[page(3)], table[page(1 << 19)]), (1, 0));
         assert_eq!(table.take_block().map(|block| block[3]), Some(1));
         assert!(table.take_block().is_none());
         assert_eq!(
-            (table.len(), table[3], table.get(1 << 20)),
+            (table.len(), table[page(3)], table.get(page(1 << 20))),
             (1 << 20, 0, None)
         );
-        table[(1 << 20) - 1] = 4;
-        assert_eq!(table[(1 << 20) - 1], 4);
+        table[page((1 << 20) - 1)] = 4;
+        assert_eq!(table[page((1 << 20) - 1)], 4);
     }
 
     #[test]
     fn what_was_never_written_to_takes_no_block() {
         let mut table = Sparse::new(0_u64, 1 << 20);
-        assert_eq!(table[1 << 19], 0);
+        assert_eq!(table[page(1 << 19)], 0);
         assert_eq!(table.touched().count(), 0);
-        table[1 << 19] = 1;
+        table[page(1 << 19)] = 1;
         assert_eq!(table.touched().count(), BLOCK);
     }
 }

@@ -1,7 +1,7 @@
 //! The frames of a plan: as in the paper's table III, and as in the pager.
 
 use leasehold_pager::admission::{Admitted, Management, NotAdmitted, Plan, Sharer};
-use leasehold_pager::{Contract, MemoryBackend, Pager, Sharing, Technique};
+use leasehold_pager::{Contract, MemoryBackend, PageNumber, Pager, Sharing, Technique};
 use proptest::prelude::{Strategy, prop, prop_oneof, proptest};
 use proptest::{prop_assert, prop_assert_eq, strategy::Just};
 
@@ -140,7 +140,7 @@ proptest! {
             let area = pager.create_area(*pages, Sharing::Conserve).expect("an area");
             for &(who, average) in sharers {
                 let at = pager.attach(ids[who], area).expect("room to swap");
-                for page in 0..average {
+                for page in PageNumber::range(0..average) {
                     pager.fault(at, page).expect("a frame");
                 }
             }

@@ -4,8 +4,8 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use leasehold_pager::{
-    AreaId, AttachmentId, Backend, Contract, Fault, Frame, Held, Page, Pager, Sharing, StoreError,
-    Writing,
+    AreaId, AttachmentId, Backend, Contract, Fault, Frame, Held, Page, PageNumber, Pager, Sharing,
+    StoreError, Writing,
 };
 
 thread_local! {
@@ -42,12 +42,12 @@ impl Backend for Oblivious {
 
     fn detach(&mut self, _: AttachmentId) {}
 
-    fn map(&mut self, _: AttachmentId, _: u32, _: Frame) {}
+    fn map(&mut self, _: AttachmentId, _: PageNumber, _: Frame) {}
 
-    fn unmap(&mut self, _: AttachmentId, _: u32) {}
+    fn unmap(&mut self, _: AttachmentId, _: PageNumber) {}
 
-    fn take_referenced(&mut self, _: AttachmentId, page: u32) -> bool {
-        page.is_multiple_of(3)
+    fn take_referenced(&mut self, _: AttachmentId, page: PageNumber) -> bool {
+        page.get().is_multiple_of(3)
     }
 
     fn is_dirty(&mut self, _: Held) -> bool {
@@ -95,7 +95,7 @@ fn a_fault_allocates_nothing_but_the_first_among_512_pages_whatever_it_evicts() 
     for round in 0..20u32 {
         for step in 0..60 {
             for (at, &attachment) in attachments.iter().enumerate() {
-                let page = (step * 7 + round * at as u32) % 60;
+                let page = PageNumber::new((step * 7 + round * at as u32) % 60);
                 match pager.fault(attachment, page).expect("a frame") {
                     Fault::Present => faults[0] += 1,
                     Fault::Minor => faults[1] += 1,

@@ -4,9 +4,13 @@ mod common;
 
 use common::{Change, Watched};
 use leasehold_pager::{
-    AttachmentId, CLUSTER, Contract, Ending, Fault, MemoryBackend, Pager, Refused, ReservationId,
-    Sharing, StoreError, Technique,
+    AttachmentId, CLUSTER, Contract, Ending, Fault, MemoryBackend, PageNumber, Pager, Refused,
+    ReservationId, Sharing, StoreError, Technique,
 };
+
+fn page(number: u32) -> PageNumber {
+    PageNumber::new(number)
+}
 
 /// A reservation with private memory of `pages` pages.
 fn tenant(
@@ -22,7 +26,7 @@ fn tenant(
 }
 
 fn touch_all(pager: &mut Pager<MemoryBackend>, at: AttachmentId, pages: u32) {
-    for page in 0..pages {
+    for page in PageNumber::range(0..pages) {
         pager.fault(at, page).expect("a frame");
     }
 }
@@ -44,31 +48,31 @@ fn two_reservations_share_and_unmap_a_page_as_in_figure_4() {
     let two = pager.attach(second, area).expect("attached");
 
     // (a): the page was allocated from the first, the second conserves a frame.
-    assert_eq!(pager.fault(one, 0), Ok(Fault::Zero));
-    assert_eq!(pager.fault(two, 0), Ok(Fault::Minor));
-    assert!(pager.backend_mut().store(one, 0, 42));
+    assert_eq!(pager.fault(one, page(0)), Ok(Fault::Zero));
+    assert_eq!(pager.fault(two, page(0)), Ok(Fault::Minor));
+    assert!(pager.backend_mut().store(one, page(0), 42));
     assert_eq!(account(&pager, first), (5, 1, 0));
     assert_eq!(account(&pager, second), (5, 0, 1));
 
     // (b): the first picks it as a victim, the second owns it and pays with its frame.
-    let frame = pager.backend().frame(two, 0);
+    let frame = pager.backend().frame(two, page(0));
     touch_all(&mut pager, own1, 6);
-    assert!(!pager.backend().is_mapped(one, 0));
-    assert_eq!(pager.backend().frame(two, 0), frame);
+    assert!(!pager.backend().is_mapped(one, page(0)));
+    assert_eq!(pager.backend().frame(two, page(0)), frame);
     assert_eq!(account(&pager, first), (0, 6, 0));
     assert_eq!(account(&pager, second), (5, 1, 0));
     assert_eq!(pager.counts(second).expect("there").inherited, 1);
 
     // The first maps it again: now it is the one that conserves.
-    assert_eq!(pager.fault(one, 0), Ok(Fault::Minor));
+    assert_eq!(pager.fault(one, page(0)), Ok(Fault::Minor));
     assert_eq!(account(&pager, first), (0, 5, 1));
 
     // (c): the owner unmaps it, and it is private to the first.
     touch_all(&mut pager, own2, 6);
-    assert!(!pager.backend().is_mapped(two, 0));
+    assert!(!pager.backend().is_mapped(two, page(0)));
     assert_eq!(account(&pager, first), (0, 6, 0));
     assert_eq!(account(&pager, second), (0, 6, 0));
-    assert_eq!(pager.backend_mut().load(one, 0), Some(42));
+    assert_eq!(pager.backend_mut().load(one, page(0)), Some(42));
     // The only page that was written to storage would have been a dirty private one.
     assert_eq!(pager.backend().traffic().written, 0);
     pager.audit().expect("invariants");
@@ -82,12 +86,12 @@ fn a_sharer_that_does_not_own_the_page_takes_its_own_conserved_frame() {
     let area = pager.create_area(1, Sharing::Conserve).expect("an area");
     let one = pager.attach(first, area).expect("attached");
     let two = pager.attach(second, area).expect("attached");
-    pager.fault(one, 0).expect("a frame");
-    pager.fault(two, 0).expect("a frame");
+    pager.fault(one, page(0)).expect("a frame");
+    pager.fault(two, page(0)).expect("a frame");
     touch_all(&mut pager, own, 4);
     assert_eq!(account(&pager, first), (3, 1, 0));
     assert_eq!(account(&pager, second), (0, 4, 0));
-    assert!(pager.backend().is_mapped(one, 0));
+    assert!(pager.backend().is_mapped(one, page(0)));
 }
 
 #[test]
@@ -125,7 +129,7 @@ fn a_lock_takes_n_times_r_minus_s_plus_s_frames() {
     // Whatever they do with the rest, the locked pages stay.
     for &(id, own, shared) in &sharers {
         touch_all(&mut pager, own, 7);
-        assert!((0..4).all(|page| pager.backend().is_mapped(shared, page)));
+        assert!(PageNumber::range(0..4).all(|page| pager.backend().is_mapped(shared, page)));
         assert_eq!(account(&pager, id), (0, 3, 0));
     }
     // A joining tenant gives up as many frames as the others.
@@ -135,10 +139,10 @@ fn a_lock_takes_n_times_r_minus_s_plus_s_frames() {
     let shared = pager.attach(late, area).expect("attached");
     touch_all(&mut pager, shared, 4);
     assert_eq!(pager.unreserved() - before, 4);
-    assert!((0..4).all(|page| pager.backend().is_mapped(shared, page)));
+    assert!(PageNumber::range(0..4).all(|page| pager.backend().is_mapped(shared, page)));
     // The end of the first sharer does not affect the others.
     pager.end(sharers[0].0).expect("ended");
-    assert!((0..4).all(|page| pager.backend().is_mapped(sharers[1].2, page)));
+    assert!(PageNumber::range(0..4).all(|page| pager.backend().is_mapped(sharers[1].2, page)));
     pager.audit().expect("invariants");
 }
 
@@ -150,17 +154,24 @@ fn a_lock_is_put_on_in_steps_between_which_sharers_come_and_go() {
     let one = pager.attach(ids[0], area).expect("attached");
     let two = pager.attach(ids[1], area).expect("attached");
     touch_all(&mut pager, one, 4);
-    for page in 0..4 {
-        assert!(pager.backend_mut().store(one, page, 7 + u64::from(page)));
+    for page in PageNumber::range(0..4) {
+        assert!(
+            pager
+                .backend_mut()
+                .store(one, page, 7 + u64::from(page.get()))
+        );
     }
     assert_eq!(pager.lock_step(area, 2), Ok(Ending::More));
     pager.audit().expect("invariants");
     assert_eq!((pager.locked(area), pager.unreserved()), (Ok(2), 12 + 2));
-    assert!((0..4).all(|page| pager.backend().is_mapped(two, page) == (page < 2)));
+    assert!(
+        PageNumber::range(0..4)
+            .all(|page| pager.backend().is_mapped(two, page) == page.is_within(2))
+    );
     // A new sharer joins the locked part when it touches it, and shares the rest.
     let three = pager.attach(ids[2], area).expect("attached");
-    assert_eq!(pager.fault(three, 0), Ok(Fault::Minor));
-    assert_eq!(pager.fault(three, 3), Ok(Fault::Minor));
+    assert_eq!(pager.fault(three, page(0)), Ok(Fault::Minor));
+    assert_eq!(pager.fault(three, page(3)), Ok(Fault::Minor));
     assert_eq!(
         (account(&pager, ids[2]), pager.unreserved()),
         ((4, 0, 1), 15)
@@ -174,11 +185,11 @@ fn a_lock_is_put_on_in_steps_between_which_sharers_come_and_go() {
     assert_eq!(pager.lock_step(area, 1), Ok(Ending::More));
     assert_eq!(pager.lock_step(area, 9), Ok(Ending::Done));
     assert_eq!(pager.lock_step(area, 9), Err(Refused::Locked));
-    for page in 0..4 {
+    for page in PageNumber::range(0..4) {
         pager.fault(three, page).expect("a frame");
         assert_eq!(
             pager.backend_mut().load(three, page),
-            Some(7 + u64::from(page))
+            Some(7 + u64::from(page.get()))
         );
     }
     assert_eq!(pager.account(ids[2]).expect("there").locked, 4);
@@ -217,12 +228,12 @@ fn an_area_is_detached_in_bounded_steps_as_it_would_be_in_one() {
         pager.attach(mine, area).expect("attached"),
         pager.attach(theirs, area).expect("attached"),
     );
-    for page in 0..8 {
+    for page in PageNumber::range(0..8) {
         pager.fault(at, page).expect("a frame");
-        assert!(pager.backend_mut().store(at, page, u64::from(page)));
+        assert!(pager.backend_mut().store(at, page, u64::from(page.get())));
     }
     // Half of the pages are shared, and the others have to be written out for the other one.
-    for page in (0..8).step_by(2) {
+    for page in PageNumber::range(0..8).step_by(2) {
         pager.fault(other, page).expect("a frame");
     }
     // Eight pages, and a block of records.
@@ -235,8 +246,8 @@ fn an_area_is_detached_in_bounded_steps_as_it_would_be_in_one() {
     pager.audit().expect("invariants");
     assert_eq!(pager.account(mine).expect("there").free, 10);
     assert_eq!(pager.account(theirs).expect("there").owned, 4);
-    assert_eq!(pager.fault(other, 1), Ok(Fault::Major));
-    assert_eq!(pager.backend_mut().load(other, 1), Some(1));
+    assert_eq!(pager.fault(other, page(1)), Ok(Fault::Major));
+    assert_eq!(pager.backend_mut().load(other, page(1)), Some(1));
 }
 
 #[test]
@@ -275,7 +286,7 @@ fn a_lock_that_fails_leaves_everybody_their_frames() {
     let second = pager.reserve(&Contract::hard(6)).expect("frames");
     let one = pager.attach(first, area).expect("attached");
     pager.attach(second, area).expect("attached");
-    for page in 0..4 {
+    for page in PageNumber::range(0..4) {
         pager.fault(one, page).expect("a frame");
         assert!(pager.backend_mut().store(one, page, 7));
     }
@@ -288,7 +299,7 @@ fn a_lock_that_fails_leaves_everybody_their_frames() {
     pager.audit().expect("invariants");
     pager.backend_mut().set_failing(false);
     assert_eq!(pager.lock(area), Ok(4));
-    assert_eq!(pager.backend_mut().load(one, 3), Some(7));
+    assert_eq!(pager.backend_mut().load(one, page(3)), Some(7));
 }
 
 #[test]
@@ -350,19 +361,19 @@ fn a_tenant_without_swap_attaches_no_more_than_fits_and_never_loses_a_page() {
 fn dirty_pages_are_written_in_clusters_and_each_once() {
     let mut pager = Pager::new(64, MemoryBackend::new(64));
     let (id, own) = tenant(&mut pager, Contract::hard(64), 128);
-    for page in 0..64 {
+    for page in PageNumber::range(0..64) {
         pager.fault(own, page).expect("a frame");
-        assert!(pager.backend_mut().store(own, page, page.into()));
+        assert!(pager.backend_mut().store(own, page, page.get().into()));
     }
     // As many again, only read: every dirty page has to go.
-    for page in 64..128 {
+    for page in PageNumber::range(64..128) {
         assert_eq!(pager.fault(own, page), Ok(Fault::Zero));
     }
     let counts = pager.counts(id).expect("there");
     assert_eq!((counts.evicted, counts.written), (64, 64));
     assert_eq!(counts.writes, 64 / CLUSTER as u64);
-    assert_eq!(pager.fault(own, 9), Ok(Fault::Major));
-    assert_eq!(pager.backend_mut().load(own, 9), Some(9));
+    assert_eq!(pager.fault(own, page(9)), Ok(Fault::Major));
+    assert_eq!(pager.backend_mut().load(own, page(9)), Some(9));
 }
 
 #[test]
@@ -371,13 +382,13 @@ fn a_page_referenced_while_inactive_gets_a_second_chance() {
     let (_, own) = tenant(&mut pager, Contract::hard(6), 20);
     touch_all(&mut pager, own, 7);
     // Page 0 has gone, 1 is the next in line.
-    assert!(!pager.backend().is_mapped(own, 0));
-    for page in 7..11 {
-        assert!(pager.backend_mut().load(own, 1).is_some());
-        pager.fault(own, page).expect("a frame");
+    assert!(!pager.backend().is_mapped(own, page(0)));
+    for next in PageNumber::range(7..11) {
+        assert!(pager.backend_mut().load(own, page(1)).is_some());
+        pager.fault(own, next).expect("a frame");
     }
-    assert!(pager.backend().is_mapped(own, 1));
-    assert!(!pager.backend().is_mapped(own, 2));
+    assert!(pager.backend().is_mapped(own, page(1)));
+    assert!(!pager.backend().is_mapped(own, page(2)));
 }
 
 #[test]
@@ -388,14 +399,14 @@ fn a_fault_looks_at_a_bounded_number_of_pages_however_many_there_are() {
         .create_area(10_000, Sharing::Conserve)
         .expect("an area");
     let own = pager.attach(id, area).expect("attached");
-    for page in 0..10_000 {
+    for number in 0..10_000 {
         pager.backend_mut().looks = 0;
-        pager.fault(own, page).expect("a frame");
+        pager.fault(own, page(number)).expect("a frame");
         let looks = pager.backend().looks;
-        assert!(looks <= 257, "{looks} for page {page}");
+        assert!(looks <= 257, "{looks} for page {number}");
         // Everything is referenced all the time.
-        for seen in (0..page).rev().take(600) {
-            pager.backend_mut().memory.load(own, seen);
+        for seen in (0..number).rev().take(600) {
+            pager.backend_mut().memory.load(own, page(seen));
         }
     }
     pager.audit().expect("invariants");
@@ -416,7 +427,7 @@ fn without_management_one_evicts_for_all_and_the_node_makes_up_for_it() {
     assert_eq!(pager.account(second).expect("there").returned, 3);
     touch_all(&mut pager, own, 4);
     assert_eq!(pager.counts(first).expect("there").robbed, 3);
-    assert!((0..3).all(|page| !pager.backend().is_mapped(one, page)));
+    assert!(PageNumber::range(0..3).all(|page| !pager.backend().is_mapped(one, page)));
     assert_eq!((account(&pager, first), pager.unreserved()), ((6, 0, 0), 2));
     pager.audit().expect("invariants");
 }
@@ -434,9 +445,9 @@ fn by_first_touch_others_use_pages_free_of_charge_and_lose_them_to_the_owner() {
     // Three pages in a reservation of one frame.
     assert_eq!(account(&pager, second), (1, 0, 0));
     // The second uses them all the time, but the first does not.
-    for page in 0..4 {
+    for page in PageNumber::range(0..4) {
         pager.fault(own, page).expect("a frame");
-        for shared in 0..3 {
+        for shared in PageNumber::range(0..3) {
             pager.backend_mut().load(two, shared);
         }
     }
@@ -453,7 +464,7 @@ fn the_end_of_a_reservation_takes_a_step_per_resident_page_and_attachment() {
         // What is known of 512 pages, by the attachment and by the area.
         let blocks = if resident > 0 { 2 } else { 0 };
         assert_eq!(pager.end_step(id, resident + blocks + 1), Ok(Ending::More));
-        assert_eq!(pager.fault(own, 0), Err(Refused::Stale));
+        assert_eq!(pager.fault(own, page(0)), Err(Refused::Stale));
         assert_eq!(pager.end_step(id, 1), Ok(Ending::Done));
         assert_eq!(pager.unreserved(), 200);
         pager.audit().expect("invariants");
@@ -464,8 +475,8 @@ fn the_end_of_a_reservation_takes_a_step_per_resident_page_and_attachment() {
 fn what_is_known_of_pages_far_apart_goes_some_a_step() {
     let mut pager = Pager::new(200, MemoryBackend::new(200));
     let (id, own) = tenant(&mut pager, Contract::hard(100), 100 * 512);
-    for page in 0..100 {
-        pager.fault(own, page * 512).expect("a frame");
+    for block in 0..100 {
+        pager.fault(own, page(block * 512)).expect("a frame");
     }
     let mut steps = 0;
     while pager.end_step(id, 10) == Ok(Ending::More) {
@@ -486,16 +497,16 @@ fn what_an_ending_tenant_alone_had_mapped_of_a_shared_area_is_kept_for_the_other
     let (second, _) = tenant(&mut pager, Contract::hard(6), 6);
     let one = pager.attach(first, area).expect("attached");
     let two = pager.attach(second, area).expect("attached");
-    for page in 0..4 {
+    for page in PageNumber::range(0..4) {
         pager.fault(one, page).expect("a frame");
         assert!(pager.backend_mut().store(one, page, 9));
     }
-    pager.fault(two, 0).expect("a frame");
+    pager.fault(two, page(0)).expect("a frame");
     pager.end(first).expect("ended");
     assert_eq!(account(&pager, second), (5, 1, 0));
-    assert_eq!(pager.fault(two, 0), Ok(Fault::Present));
-    assert_eq!(pager.fault(two, 1), Ok(Fault::Major));
-    assert_eq!(pager.backend_mut().load(two, 1), Some(9));
+    assert_eq!(pager.fault(two, page(0)), Ok(Fault::Present));
+    assert_eq!(pager.fault(two, page(1)), Ok(Fault::Major));
+    assert_eq!(pager.backend_mut().load(two, page(1)), Some(9));
 }
 
 #[test]
@@ -509,27 +520,27 @@ fn a_page_that_cannot_be_saved_when_its_holder_ends_is_lost_and_said_to_be() {
     let (first, second) = (first.expect("frames"), second.expect("frames"));
     let one = pager.attach(first, area).expect("attached");
     let two = pager.attach(second, area).expect("attached");
-    pager.fault(one, 0).expect("a frame");
-    assert!(pager.backend_mut().store(one, 0, 9));
+    pager.fault(one, page(0)).expect("a frame");
+    assert!(pager.backend_mut().store(one, page(0), 9));
     pager.backend_mut().set_failing(true);
     pager.end(first).expect("an end does not fail");
     assert_eq!(pager.unreserved(), 14);
-    assert_eq!(pager.fault(two, 0), Err(Refused::Lost));
-    assert_eq!(pager.fault(two, 1), Ok(Fault::Zero));
+    assert_eq!(pager.fault(two, page(0)), Err(Refused::Lost));
+    assert_eq!(pager.fault(two, page(1)), Ok(Fault::Zero));
 }
 
 #[test]
 fn frames_come_without_what_another_tenant_left_in_them() {
     let mut pager = Pager::new(4, MemoryBackend::new(4));
     let (first, own) = tenant(&mut pager, Contract::hard(4), 4);
-    for page in 0..4 {
+    for page in PageNumber::range(0..4) {
         pager.fault(own, page).expect("a frame");
         assert_eq!(pager.backend_mut().load(own, page), Some(0));
         assert!(pager.backend_mut().store(own, page, 99));
     }
     pager.end(first).expect("ended");
     let (_, own) = tenant(&mut pager, Contract::hard(4), 4);
-    for page in 0..4 {
+    for page in PageNumber::range(0..4) {
         pager.fault(own, page).expect("a frame");
         assert_eq!(pager.backend_mut().load(own, page), Some(0));
     }
@@ -561,23 +572,33 @@ fn writing_to_a_shared_page_copies_it_into_the_frame_conserved_for_it() {
     let (second, own) = tenant(&mut pager, Contract::hard(4), 4);
     let one = pager.attach(first, image).expect("attached");
     let two = pager.attach(second, image).expect("attached");
-    for page in 0..2 {
+    for page in PageNumber::range(0..2) {
         pager.fault(one, page).expect("a frame");
-        assert!(pager.backend_mut().store(one, page, 10 + u64::from(page)));
+        assert!(
+            pager
+                .backend_mut()
+                .store(one, page, 10 + u64::from(page.get()))
+        );
         pager.fault(two, page).expect("a frame");
     }
     touch_all(&mut pager, own, 2);
     assert_eq!(account(&pager, second), (0, 2, 2));
     // No frame is free, and nothing has to go.
-    assert_eq!(pager.copy_on_write(two, 0, own, 2), Ok(Fault::Minor));
+    assert_eq!(
+        pager.copy_on_write(two, page(0), own, page(2)),
+        Ok(Fault::Minor)
+    );
     assert_eq!(account(&pager, second), (0, 3, 1));
-    assert_eq!(pager.backend_mut().load(own, 2), Some(10));
-    assert!(!pager.backend().is_mapped(two, 0));
-    assert_eq!(pager.backend_mut().load(one, 0), Some(10));
+    assert_eq!(pager.backend_mut().load(own, page(2)), Some(10));
+    assert!(!pager.backend().is_mapped(two, page(0)));
+    assert_eq!(pager.backend_mut().load(one, page(0)), Some(10));
     // It is a page of its own now.
-    assert!(pager.backend_mut().store(own, 2, 99));
-    assert_eq!(pager.copy_on_write(two, 0, own, 2), Ok(Fault::Present));
-    assert_eq!(pager.backend_mut().load(own, 2), Some(99));
+    assert!(pager.backend_mut().store(own, page(2), 99));
+    assert_eq!(
+        pager.copy_on_write(two, page(0), own, page(2)),
+        Ok(Fault::Present)
+    );
+    assert_eq!(pager.backend_mut().load(own, page(2)), Some(99));
     // The first is the only one to have the original: private, owned.
     assert_eq!(account(&pager, first), (2, 2, 0));
     let counts = pager.counts(second).expect("there");
@@ -591,15 +612,18 @@ fn the_only_page_of_a_reservation_can_be_copied() {
     let (id, own) = tenant(&mut pager, Contract::hard(1), 1);
     let image = pager.create_area(1, Sharing::Conserve).expect("an area");
     let view = pager.attach(id, image).expect("attached");
-    pager.fault(view, 0).expect("a frame");
-    assert!(pager.backend_mut().store(view, 0, 5));
+    pager.fault(view, page(0)).expect("a frame");
+    assert!(pager.backend_mut().store(view, page(0), 5));
     // Making room for the copy writes the original out, from where it is read.
-    assert_eq!(pager.copy_on_write(view, 0, own, 0), Ok(Fault::Major));
-    assert_eq!(pager.backend_mut().load(own, 0), Some(5));
+    assert_eq!(
+        pager.copy_on_write(view, page(0), own, page(0)),
+        Ok(Fault::Major)
+    );
+    assert_eq!(pager.backend_mut().load(own, page(0)), Some(5));
     // And the copy survives being evicted in turn.
-    assert_eq!(pager.fault(view, 0), Ok(Fault::Major));
-    assert_eq!(pager.fault(own, 0), Ok(Fault::Major));
-    assert_eq!(pager.backend_mut().load(own, 0), Some(5));
+    assert_eq!(pager.fault(view, page(0)), Ok(Fault::Major));
+    assert_eq!(pager.fault(own, page(0)), Ok(Fault::Major));
+    assert_eq!(pager.backend_mut().load(own, page(0)), Some(5));
 }
 
 #[test]
@@ -610,14 +634,14 @@ fn a_shared_page_is_not_written_out_with_a_private_one() {
     let second = pager.reserve(&Contract::hard(4)).expect("frames");
     let one = pager.attach(first, area).expect("attached");
     let two = pager.attach(second, area).expect("attached");
-    for page in 0..4 {
+    for page in PageNumber::range(0..4) {
         for at in [own, one] {
             pager.fault(at, page).expect("a frame");
             assert!(pager.backend_mut().store(at, page, 7));
         }
         pager.fault(two, page).expect("a frame");
     }
-    pager.fault(own, 4).expect("a frame");
+    pager.fault(own, page(4)).expect("a frame");
     // A third of eight is inactive: two dirty private pages, and a shared one between them.
     assert_eq!(pager.backend().traffic().written, 2);
 }
@@ -633,7 +657,7 @@ fn a_lock_is_not_joined_while_a_sharer_leaves_it() {
     assert_eq!(pager.end_step(ids[0], 2), Ok(Ending::More));
     assert_eq!(pager.attach(ids[2], area), Err(Refused::Ending));
     assert_eq!(pager.unlock(area), Err(Refused::Ending));
-    assert!((0..4).all(|page| pager.backend().is_mapped(stays, page)));
+    assert!(PageNumber::range(0..4).all(|page| pager.backend().is_mapped(stays, page)));
     pager.end(ids[0]).expect("there");
     pager.attach(ids[2], area).expect("attached");
     pager.audit().expect("invariants");
@@ -668,9 +692,9 @@ fn an_end_takes_pages_in_the_order_of_their_addresses_whoever_touched_them_first
             (id, pager.attach(id, area).expect("room"))
         })
         .collect();
-    let scattered = || (0..PAGES).map(|nth| nth * 37 % PAGES);
+    let scattered = || (0..PAGES).map(|nth| page(nth * 37 % PAGES));
     for page in scattered() {
-        let (_, first) = tenants[page as usize % 2];
+        let (_, first) = tenants[page.index() % 2];
         pager.fault(first, page).expect("a frame");
     }
     for page in scattered() {
@@ -684,7 +708,7 @@ fn an_end_takes_pages_in_the_order_of_their_addresses_whoever_touched_them_first
         pager.backend_mut().changes.clear();
         pager.end(id).expect("there");
         let taken: Vec<_> = pager.backend().changes.clone();
-        let ascending = (0..PAGES).map(|page| Change::Unmap(at, page));
+        let ascending = PageNumber::range(0..PAGES).map(|page| Change::Unmap(at, page));
         let left = taken.len();
         assert!(left >= PAGES as usize - 1);
         let ascending: Vec<_> = ascending.skip(PAGES as usize - left).collect();

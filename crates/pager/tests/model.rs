@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 
 use common::{Change, Watched};
 use leasehold_pager::{
-    Account, AreaId, AttachmentId, Beginning, Contract, Ending, Fault, Kind, Pager, Refused,
-    ReservationId, Sharing,
+    Account, AreaId, AttachmentId, Beginning, Contract, Ending, Fault, Kind, PageNumber, Pager,
+    Refused, ReservationId, Sharing,
 };
 use proptest::prelude::{Strategy, any, prop_oneof};
 use proptest::strategy::Just;
@@ -57,18 +57,18 @@ enum Op {
     },
     Access {
         attachment: usize,
-        page: u32,
+        page: PageNumber,
         write: bool,
     },
     Ahead {
         attachment: usize,
-        page: u32,
+        page: PageNumber,
     },
     Copy {
         from: usize,
-        page: u32,
+        page: PageNumber,
         to: usize,
-        copy: u32,
+        copy: PageNumber,
     },
     Pin {
         attachment: usize,
@@ -98,6 +98,7 @@ enum Op {
 
 fn op(sharing: impl Strategy<Value = Sharing> + 'static) -> impl Strategy<Value = Op> {
     let any_of = || any::<usize>();
+    let page = || (0u32..7).prop_map(PageNumber::new);
     let swap = prop_oneof![3 => Just(None), 1 => (0u32..8).prop_map(Some)];
     prop_oneof![
         4 => (0u32..9, any::<bool>(), swap)
@@ -111,10 +112,10 @@ fn op(sharing: impl Strategy<Value = Sharing> + 'static) -> impl Strategy<Value 
         3 => (0u32..7, sharing).prop_map(|(pages, sharing)| Op::Create { pages, sharing }),
         6 => (any_of(), any_of()).prop_map(|(reservation, area)| Op::Attach { reservation, area }),
         1 => any_of().prop_map(|attachment| Op::Detach { attachment }),
-        40 => (any_of(), 0u32..7, any::<bool>())
+        40 => (any_of(), page(), any::<bool>())
             .prop_map(|(attachment, page, write)| Op::Access { attachment, page, write }),
-        6 => (any_of(), 0u32..7).prop_map(|(attachment, page)| Op::Ahead { attachment, page }),
-        6 => (any_of(), 0u32..7, any_of(), 0u32..7)
+        6 => (any_of(), page()).prop_map(|(attachment, page)| Op::Ahead { attachment, page }),
+        6 => (any_of(), page(), any_of(), page())
             .prop_map(|(from, page, to, copy)| Op::Copy { from, page, to, copy }),
         3 => (any_of(), 0u32..5).prop_map(|(attachment, limit)| Op::Pin { attachment, limit }),
         1 => any_of().prop_map(|area| Op::Abandon { area }),
@@ -288,7 +289,7 @@ impl Model {
                 .expect("a view");
             let area = self.area_mut(view.area);
             let managed = area.sharing == Sharing::Conserve;
-            let sharers = &mut area.pages[page as usize].sharers;
+            let sharers = &mut area.pages[page.index()].sharers;
             if matches!(change, Change::Map(..)) {
                 prop_assert!(!sharers.contains(&view.tenant), "mapped twice");
                 sharers.push(view.tenant);
@@ -640,14 +641,14 @@ impl Model {
         Ok(())
     }
 
-    fn access(&mut self, attachment: usize, page: u32, write: bool) -> TestCaseResult {
+    fn access(&mut self, attachment: usize, page: PageNumber, write: bool) -> TestCaseResult {
         if self.views.is_empty() {
             return Ok(());
         }
         let view = self.views[attachment % self.views.len()];
         let tenant = self.tenant(view.tenant).clone();
         let area = self.area(view.area).clone();
-        let Some(contents) = area.pages.get(page as usize) else {
+        let Some(contents) = area.pages.get(page.index()) else {
             let expected = if tenant.ending {
                 Refused::Stale
             } else {
@@ -700,13 +701,13 @@ impl Model {
             self.next += 1;
             let word = self.next;
             prop_assert!(self.pager.backend_mut().memory.store(view.id, page, word));
-            let contents = &mut self.area_mut(view.area).pages[page as usize];
+            let contents = &mut self.area_mut(view.area).pages[page.index()];
             (contents.word, contents.written) = (word, true);
         }
         Ok(())
     }
 
-    fn ahead(&mut self, attachment: usize, page: u32) -> TestCaseResult {
+    fn ahead(&mut self, attachment: usize, page: PageNumber) -> TestCaseResult {
         if self.views.is_empty() {
             return Ok(());
         }
@@ -721,13 +722,13 @@ impl Model {
         let now = self.pager.backend().memory.traffic();
         prop_assert_eq!((written.reads, written.writes), (now.reads, now.writes));
         prop_assert_eq!(before.1, after.1);
-        let contents = area.pages.get(page as usize);
+        let contents = area.pages.get(page.index());
         let may = contents.is_some_and(|contents| {
             let resident = !contents.sharers.is_empty();
             let unseen = !contents.sharers.contains(&view.tenant);
             let shareable = resident && area.sharing == Sharing::Conserve;
             let fresh = !resident && !contents.written && !contents.endangered;
-            unseen && page as usize >= area.locked() && (shareable || fresh)
+            unseen && page.index() >= area.locked() && (shareable || fresh)
         });
         let living = !self.tenant(view.tenant).ending;
         // A page of zeros may have been saved, which the model does not know of.
@@ -740,7 +741,13 @@ impl Model {
         Ok(())
     }
 
-    fn copy(&mut self, from: usize, page: u32, to: usize, copy: u32) -> TestCaseResult {
+    fn copy(
+        &mut self,
+        from: usize,
+        page: PageNumber,
+        to: usize,
+        copy: PageNumber,
+    ) -> TestCaseResult {
         if self.views.is_empty() {
             return Ok(());
         }
@@ -754,8 +761,8 @@ impl Model {
             .collect();
         let to = own[to % own.len()];
         let ending = self.tenant(from.tenant).ending;
-        let source = self.area(from.area).pages.get(page as usize).cloned();
-        let target = self.area(to.area).pages.get(copy as usize).cloned();
+        let source = self.area(from.area).pages.get(page.index()).cloned();
+        let target = self.area(to.area).pages.get(copy.index()).cloned();
         let fault = self.suspending(|pager| pager.copy_on_write(from.id, page, to.id, copy));
         self.follow(&BTreeSet::from([to.tenant]))?;
         let (Some(source), Some(target)) = (source, target) else {
@@ -770,17 +777,17 @@ impl Model {
             Err(Refused::Writing) => prop_assert!(self.suspends),
             Err(Refused::Lost) => prop_assert!(source.endangered || target.endangered),
             Err(Refused::Locked) => {
-                prop_assert!((copy as usize) < self.area(to.area).locked());
+                prop_assert!(copy.index() < self.area(to.area).locked());
             }
             Err(other) => prop_assert!(self.is_starving(other), "{}", other),
             Ok(fault) => {
                 if untouched {
                     prop_assert!(fault != Fault::Present);
-                    let page = &mut self.area_mut(to.area).pages[copy as usize];
+                    let page = &mut self.area_mut(to.area).pages[copy.index()];
                     (page.word, page.written) = (source.word, fault != Fault::Zero);
                     prop_assert!(fault != Fault::Zero || source.word == 0);
                 }
-                let word = self.area(to.area).pages[copy as usize].word;
+                let word = self.area(to.area).pages[copy.index()].word;
                 let held = self.pager.backend_mut().memory.load(to.id, copy);
                 prop_assert_eq!(held, Some(word));
             }

@@ -2,20 +2,20 @@
 
 use std::collections::{BTreeSet, VecDeque};
 
-use leasehold_pager::{Contract, Fault, MemoryBackend, Pager, Sharing};
+use leasehold_pager::{Contract, Fault, MemoryBackend, PageNumber, Pager, Sharing};
 use proptest::prelude::{any, prop, proptest};
 use proptest::prop_assert_eq;
 
 /// First in, first out, with a second chance; a third of the pages inactive.
 #[derive(Default)]
 struct Queues {
-    active: VecDeque<u32>,
-    inactive: VecDeque<u32>,
-    referenced: BTreeSet<u32>,
+    active: VecDeque<PageNumber>,
+    inactive: VecDeque<PageNumber>,
+    referenced: BTreeSet<PageNumber>,
 }
 
 impl Queues {
-    fn victim(&mut self) -> u32 {
+    fn victim(&mut self) -> PageNumber {
         loop {
             while self.inactive.len() * 2 < self.active.len() {
                 let oldest = self.active.pop_front().expect("an active page");
@@ -30,7 +30,7 @@ impl Queues {
         }
     }
 
-    fn holds(&self, page: u32) -> bool {
+    fn holds(&self, page: PageNumber) -> bool {
         self.active.contains(&page) || self.inactive.contains(&page)
     }
 }
@@ -47,7 +47,7 @@ proptest! {
         let at = pager.attach(id, area).expect("room to swap");
         let mut queues = Queues::default();
         for touch in touches {
-            let page = u32::from(touch) % 20;
+            let page = PageNumber::new(u32::from(touch) % 20);
             let present = pager.fault(at, page).expect("a frame") == Fault::Present;
             prop_assert_eq!(present, queues.holds(page));
             if !present {
@@ -58,7 +58,7 @@ proptest! {
             }
             queues.referenced.insert(page);
             prop_assert_eq!(pager.backend_mut().load(at, page), Some(0));
-            for page in 0..20 {
+            for page in PageNumber::range(0..20) {
                 prop_assert_eq!(pager.backend().is_mapped(at, page), queues.holds(page));
             }
         }

@@ -1,8 +1,13 @@
 //! Every sequence of operations on a small node, to a depth: what random operations might miss.
 
 use leasehold_pager::{
-    AreaId, AttachmentId, Contract, Fault, MemoryBackend, Pager, Refused, ReservationId, Sharing,
+    AreaId, AttachmentId, Contract, Fault, MemoryBackend, PageNumber, Pager, Refused,
+    ReservationId, Sharing,
 };
+
+/// The pages of an area.
+const FIRST: PageNumber = PageNumber::FIRST;
+const SECOND: PageNumber = PageNumber::new(1);
 
 /// Two tenants of two frames each with a private area of two pages, and two pages that they
 /// share, on a node of five frames.
@@ -20,11 +25,11 @@ struct Node {
 #[derive(Debug, Clone, Copy)]
 enum Op {
     /// Writes to a private page.
-    Private(usize, u32),
+    Private(usize, PageNumber),
     /// Reads a shared page.
-    Read(usize, u32),
+    Read(usize, PageNumber),
     /// Writes to a shared page.
-    Write(usize, u32),
+    Write(usize, PageNumber),
     /// Attaches the shared area, or detaches it.
     Toggle(usize),
     /// Locks the shared area, or unlocks it.
@@ -37,7 +42,7 @@ fn operations() -> Vec<Op> {
     let mut all = vec![Op::Lock];
     for tenant in 0..2 {
         all.extend([Op::Toggle(tenant), Op::Restart(tenant)]);
-        for page in 0..2 {
+        for page in [FIRST, SECOND] {
             let (private, read) = (Op::Private(tenant, page), Op::Read(tenant, page));
             all.extend([private, read, Op::Write(tenant, page)]);
         }
@@ -68,12 +73,12 @@ impl Node {
     }
 
     /// Touches a page and checks what it holds.
-    fn touch(&mut self, at: AttachmentId, page: u32, holds: usize, write: bool, step: u64) {
+    fn touch(&mut self, at: AttachmentId, page: PageNumber, holds: usize, write: bool, step: u64) {
         let fault = self
             .pager
             .fault(at, page)
             .expect("a reservation has frames");
-        let word = &mut self.words[holds][page as usize];
+        let word = &mut self.words[holds][page.index()];
         if fault == Fault::Zero {
             assert_eq!(*word, 0);
         }
@@ -136,7 +141,12 @@ impl Node {
                 at.is_some_and(|at| self.pager.backend().is_mapped(at, page))
             };
             let (private, shared) = (Some(self.private[tenant]), self.shared[tenant]);
-            [is(private, 0), is(private, 1), is(shared, 0), is(shared, 1)]
+            [
+                is(private, FIRST),
+                is(private, SECOND),
+                is(shared, FIRST),
+                is(shared, SECOND),
+            ]
         })
     }
 
@@ -210,10 +220,10 @@ fn explore_from(frames: u32, depth: u64) {
     for warm in [
         &[][..],
         &[
-            Op::Write(0, 0),
-            Op::Read(0, 1),
-            Op::Read(1, 0),
-            Op::Write(1, 1),
+            Op::Write(0, FIRST),
+            Op::Read(0, SECOND),
+            Op::Read(1, FIRST),
+            Op::Write(1, SECOND),
         ],
     ] {
         let mut node = Node::new(frames);

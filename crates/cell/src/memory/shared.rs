@@ -12,7 +12,9 @@ use super::attaching::Attaching;
 use super::parts::{Part, Prepared};
 use super::state::{CellMemory, with};
 use leasehold_lease::SharedPages;
-use leasehold_pager::{AreaId, AttachmentId, Ending, Refused, ReservationId, Sharing, Technique};
+use leasehold_pager::{
+    AreaId, AttachmentId, Ending, PageNumber, Refused, ReservationId, Sharing, Technique,
+};
 use leasehold_pager_linux::{AT_ONCE, Error, Paging};
 use leasehold_reclaim::GroupId;
 use leasehold_wasm::image::Image;
@@ -51,7 +53,7 @@ pub(crate) struct Joining {
     area: AreaId,
     attachment: AttachmentId,
     /// The page of a locked area to map next.
-    next: u32,
+    next: PageNumber,
     /// Whether the tenant wants a lock if there is none.
     to_lock: bool,
 }
@@ -128,7 +130,7 @@ impl CellMemory {
                 key: Some(key),
                 area,
                 attachment,
-                next: 0,
+                next: PageNumber::FIRST,
                 to_lock,
             }),
             // It is being removed, or cannot be joined until a sharer has gone.
@@ -176,7 +178,7 @@ impl CellMemory {
             key,
             area,
             attachment,
-            next: 0,
+            next: PageNumber::FIRST,
             to_lock,
         })
     }
@@ -206,7 +208,7 @@ impl CellMemory {
         let step = if shared.locked {
             let next = self.paging.prefault(joining.attachment, joining.next, STEP);
             next.map(|next| {
-                joining.next = next.unwrap_or(u32::MAX);
+                joining.next = next.unwrap_or(PageNumber::new(u32::MAX));
                 next.is_none()
             })
         } else if joining.to_lock {

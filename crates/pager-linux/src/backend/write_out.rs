@@ -189,7 +189,7 @@ impl Linux {
         // What another thread still writes of it is older.
         leaving.take(page.number);
         if let Backing::Store(places) = backing {
-            let before = std::mem::replace(&mut places[page.number as usize], place);
+            let before = std::mem::replace(&mut places[page.number], place);
             if before == NOWHERE {
                 *written += 1;
             } else if before != place {

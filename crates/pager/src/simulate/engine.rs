@@ -9,6 +9,7 @@ use crate::area::Sharing;
 use crate::attachment::AttachmentId;
 use crate::fault::Fault;
 use crate::memory_backend::MemoryBackend;
+use crate::page::PageNumber;
 use crate::pager::Pager;
 use crate::refused::Refused;
 use crate::reservation::{Contract, ReservationId};
@@ -138,9 +139,9 @@ impl Experiment {
             pager.lock(region)?;
         }
         let first = runners[self.first].shared;
-        for page in 0..self.region {
+        for page in PageNumber::range(0..self.region) {
             pager.fault(first, page)?;
-            pager.backend_mut().store(first, page, page.into());
+            pager.backend_mut().store(first, page, page.get().into());
         }
         Ok(Machine {
             pager,
@@ -236,7 +237,12 @@ impl Machine {
     }
 
     /// Resolves a fault, and makes the task wait for storage if it must.
-    fn page_in(&mut self, at: usize, attachment: AttachmentId, page: u32) -> Result<(), Refused> {
+    fn page_in(
+        &mut self,
+        at: usize,
+        attachment: AttachmentId,
+        page: PageNumber,
+    ) -> Result<(), Refused> {
         let before = self.pager.backend().traffic();
         let fault = self.pager.fault(attachment, page)?;
         let after = self.pager.backend().traffic();
@@ -269,7 +275,7 @@ impl Runner {
     }
 
     /// The next page of a step.
-    fn target(&self, step: u32, region: u32) -> (AttachmentId, u32) {
+    fn target(&self, step: u32, region: u32) -> (AttachmentId, PageNumber) {
         let number = self.done * u64::from(self.task.shared) + u64::from(step);
         let (attachment, number, pages) = if self.touched == 0 {
             (self.shared, number, region)
@@ -277,7 +283,8 @@ impl Runner {
             let number = number * u64::from(self.task.touches) + u64::from(self.touched);
             (self.private, number, self.task.private)
         };
-        (attachment, (number % u64::from(pages)) as u32)
+        let page = (number % u64::from(pages)) as u32;
+        (attachment, PageNumber::new(page))
     }
 
     fn begin(&mut self) {

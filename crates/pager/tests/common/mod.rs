@@ -3,14 +3,15 @@
 use std::collections::BTreeSet;
 
 use leasehold_pager::{
-    AreaId, AttachmentId, Backend, Frame, Held, MemoryBackend, Page, StoreError, Writing,
+    AreaId, AttachmentId, Backend, Frame, Held, MemoryBackend, Page, PageNumber, StoreError,
+    Writing,
 };
 
 /// A change of a page table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Change {
-    Map(AttachmentId, u32),
-    Unmap(AttachmentId, u32),
+    Map(AttachmentId, PageNumber),
+    Unmap(AttachmentId, PageNumber),
 }
 
 #[derive(Debug, Clone)]
@@ -45,17 +46,17 @@ impl Backend for Watched {
         self.memory.detach(at);
     }
 
-    fn map(&mut self, at: AttachmentId, page: u32, frame: Frame) {
+    fn map(&mut self, at: AttachmentId, page: PageNumber, frame: Frame) {
         self.changes.push(Change::Map(at, page));
         self.memory.map(at, page, frame);
     }
 
-    fn unmap(&mut self, at: AttachmentId, page: u32) {
+    fn unmap(&mut self, at: AttachmentId, page: PageNumber) {
         self.changes.push(Change::Unmap(at, page));
         self.memory.unmap(at, page);
     }
 
-    fn take_referenced(&mut self, at: AttachmentId, page: u32) -> bool {
+    fn take_referenced(&mut self, at: AttachmentId, page: PageNumber) -> bool {
         self.looks += 1;
         self.memory.take_referenced(at, page)
     }
