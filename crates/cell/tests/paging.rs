@@ -550,3 +550,109 @@ fn real_programs_run_in_less_than_they_need() {
     assert_eq!(small, expected);
     assert!(counts.expect("it pages").1.evicted > 0);
 }
+
+/// A component that writes to 200 pages, and then has the host take or return strings of which each is in a page of its
+/// own that is out by then: `from` is what it names the function that takes them.
+fn scattered(from: (&str, &str), strings: u32, call: &str) -> String {
+    let (module, name) = from;
+    format!(
+        r#"(component
+          (import "wasi:http/types@0.2.0" (instance $types
+            (export "fields" (type $fields (sub resource)))
+            (type $bytes (list u8))
+            (type $error (variant (case "invalid-syntax") (case "forbidden") (case "immutable")))
+            (export "header-error" (type $header-error (eq $error)))
+            (export "field-value" (type $value (eq $bytes)))
+            (export "[static]fields.from-list"
+              (func (param "entries" (list (tuple string $value)))
+                (result (result (own $fields) (error $header-error)))))))
+          (import "wasi:cli/environment@0.2.0" (instance $environment
+            (export "get-environment" (func (result (list (tuple string string)))))))
+          (core module $memory (memory (export "memory") 14)
+            (global $page (mut i32) (i32.const 0))
+            (func (export "allocate") (param i32 i32 i32 i32) (result i32)
+              (if (i32.gt_u (local.get 2) (i32.const 1)) (then (return (i32.const 8192))))
+              (global.set $page (i32.add (global.get $page) (i32.const 1)))
+              (i32.add (i32.const 65600) (i32.mul (global.get $page) (i32.const 4096)))))
+          (core instance $memory (instantiate $memory))
+          (core func $from (canon lower (func $types "[static]fields.from-list")
+            (memory (core memory $memory "memory")) (realloc (core func $memory "allocate"))))
+          (core func $get (canon lower (func $environment "get-environment")
+            (memory (core memory $memory "memory")) (realloc (core func $memory "allocate"))))
+          (core module $main
+            (import "memory" "memory" (memory 14))
+            (import "{module}" "{name}" (func $from (param i32 i32 i32)))
+            (import "environment" "get" (func $get (param i32)))
+            (func (export "run") (result i32) (local $at i32) (local $element i32)
+              (loop $list
+                (local.set $element (i32.add (i32.const 1024) (i32.mul (local.get $at) (i32.const 8))))
+                (i32.store (local.get $element)
+                  (i32.add (i32.const 65600) (i32.mul (local.get $at) (i32.const 4096))))
+                (i32.store offset=4 (local.get $element) (i32.const 1))
+                (br_if $list (i32.lt_u
+                  (local.tee $at (i32.add (local.get $at) (i32.const 1))) (i32.const {strings}))))
+              (local.set $at (i32.const 0))
+              (loop $fill
+                (i32.store8 (i32.add (i32.const 65600) (i32.mul (local.get $at) (i32.const 4096)))
+                  (i32.const 0x61))
+                (br_if $fill (i32.lt_u
+                  (local.tee $at (i32.add (local.get $at) (i32.const 1))) (i32.const 200))))
+              {call}
+              (i32.const 0)))
+          (core instance $main (instantiate $main
+            (with "memory" (instance $memory))
+            (with "{module}" (instance (export "{name}" (func $from))))
+            (with "environment" (instance (export "get" (func $get))))))
+          (func $run (result (result)) (canon lift (core func $main "run")))
+          (instance $command (export "run" (func $run)))
+          (export "wasi:cli/run@0.2.0" (instance $command)))"#
+    )
+}
+
+const AS_BINDINGS_NAME_IT: (&str, &str) = ("wasi:http/types@0.2.0", "[static]fields.from-list");
+
+/// Gives the host so many pairs of strings.
+fn given(pairs: u32) -> String {
+    format!("(call $from (i32.const 1024) (i32.const {pairs}) (i32.const 16))")
+}
+
+/// How a scattering component ends, with 32 pages reserved and 24 variables in its environment.
+fn end_of_scattered(text: &str) -> Exit {
+    let held = held(2 * MIB, 8 * MIB);
+    let lease = paging(32 * 4096, MIB);
+    let (mut request, _) = request(&held.cell, text, &[], lease);
+    let variables = (0..24).map(|number| (format!("V{number}"), "value".to_owned()));
+    request.surroundings.env = variables.collect();
+    let tenant = held.cell.start_tenant(request).expect("a tenant");
+    tenant.wait().expect("an end").exit
+}
+
+#[test]
+fn strings_in_pages_that_are_out_are_touched_before_the_host_takes_them() {
+    // With 20 pages, more than a step may wait for.
+    let text = scattered(AS_BINDINGS_NAME_IT, 20, &given(10));
+    assert_eq!(end_of_scattered(&text), Exit::Code(0));
+}
+
+#[test]
+fn what_is_allocated_for_the_host_is_touched_before_the_host_writes_to_it() {
+    let text = scattered(("types", "from"), 1, "(call $get (i32.const 40))");
+    assert_eq!(end_of_scattered(&text), Exit::Code(0));
+}
+
+#[test]
+fn the_host_waits_at_once_for_no_more_pages_than_admission_counts() {
+    for from in [("types", "from"), AS_BINDINGS_NAME_IT] {
+        // More pages than are reserved: none that was touched before is certain to be there.
+        let text = scattered(from, 180, &given(90));
+        let end = end_of_scattered(&text);
+        let Exit::Memory(message) = &end else {
+            panic!("{from:?}: {end:?}");
+        };
+        assert!(message.contains("waits for more pages"), "{message}");
+        assert!(message.contains("memory.reserve"), "{message}");
+    }
+    // Few strings are no more than admission counts, whatever their function is named.
+    let text = scattered(("types", "from"), 4, &given(2));
+    assert_eq!(end_of_scattered(&text), Exit::Code(0));
+}

@@ -74,6 +74,8 @@ pub(crate) struct Linux {
     aside: u32,
     /// The access that is served, if its program can be suspended until pages are written.
     pub(crate) suspends: Option<usize>,
+    /// Transfers of pages that were waited for where they were needed, wrapping.
+    pub(crate) transfers: u64,
     /// What it would wait for.
     pub(crate) wanted: Option<Wanted>,
     pub(crate) swap_places: SwapPlaces,
@@ -119,6 +121,7 @@ impl Linux {
             cluster_writes: ClusterWrites::new(clusters_at_once),
             aside: (1 + clusters_at_once) * CLUSTER as u32,
             suspends: None,
+            transfers: 0,
             wanted: None,
             swap_places: SwapPlaces::new(pages),
             staging,
@@ -631,6 +634,7 @@ impl Linux {
         let memory = memory.expect("an area");
         let into = self.staging.bytes(0, 1);
         if let Backing::File(file) = &memory.backing {
+            self.transfers = self.transfers.wrapping_add(1);
             return Memory::load_backing(file, page, into);
         }
         let place = memory.place(page);
@@ -642,6 +646,7 @@ impl Linux {
             into.copy_from_slice(page);
             return Ok(());
         }
+        self.transfers = self.transfers.wrapping_add(1);
         read_all(into, |done, rest| store.read_at(offset + done as u64, rest))
     }
 

@@ -12,6 +12,11 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
+    /// The transfers that were waited for where they were needed.
+    pub(crate) fn transfers(&self) -> u64 {
+        self.pager.backend().transfers
+    }
+
     pub(crate) fn linux(&mut self) -> &mut Linux {
         self.pager.backend_mut()
     }

@@ -21,6 +21,8 @@ pub(crate) struct Access {
 pub enum FaultPhase {
     /// It begins to serve it.
     Begins,
+    /// Code that cannot be suspended has waited for the disk.
+    Waited,
     /// It has served or denied it, or found that it is another's.
     Over,
 }
@@ -54,6 +56,19 @@ impl Engine {
         let served = self.serve(access);
         self.linux().suspends = None;
         served
+    }
+
+    /// The same for code that cannot be suspended: what would have to wait is denied.
+    pub(crate) fn serve_or_deny(&mut self, access: Access) -> Served {
+        match self.serve_or_wait(access) {
+            Served::Waits => {
+                let linux = self.linux();
+                linux.wanted = None;
+                let id = linux.find(access.address).map(|(at, _)| linux.view(at).id);
+                Served::Denied(id, Reason::Waits)
+            }
+            served => served,
+        }
     }
 
     /// Serves a fault. Allocates nothing but a block at the first touch among 512 pages; reads and writes the

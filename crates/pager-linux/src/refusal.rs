@@ -12,6 +12,10 @@ pub enum Reason {
     /// A write to an area that is attached to be read only.
     #[error("it is read-only data")]
     ReadOnly,
+    /// Code that cannot be suspended would have waited for the disk once more than its owner
+    /// [allows](crate::Handlers::may_wait).
+    #[error("what the host does for it at once waits for more pages than it may")]
+    Waits,
     /// The kernel could not give a page that the policy had granted: the host is out of memory,
     /// which [holding](crate::Held) a node's memory prevents.
     #[error("the kernel: {0}")]

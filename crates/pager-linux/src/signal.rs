@@ -28,6 +28,8 @@ pub struct Handlers {
     pub on_denied: fn(&Denied) -> Answer,
     /// Told of each fault that is served, before and after: how long it took is the time between.
     pub on_fault: fn(FaultPhase),
+    /// Whether code that cannot be suspended may wait for the disk; else the access is denied.
+    pub may_wait: fn() -> bool,
     /// Whether the interrupted code can be suspended before it goes on, as far as the context shows that the signal
     /// handler was given.
     pub can_suspend: unsafe fn(*const c_void) -> bool,
@@ -41,6 +43,7 @@ impl Default for Handlers {
         Self {
             on_denied: |_| Answer::Chain,
             on_fault: |_| {},
+            may_wait: || true,
             can_suspend: |_| false,
             suspend: |_| {},
         }
@@ -287,7 +290,15 @@ unsafe fn resolve(thread: &ThreadPager, address: usize, context: *mut c_void) ->
         (thread.handlers.on_fault)(FaultPhase::Begins);
         let served = match suspends {
             true => engine.serve_or_wait(access),
-            false => engine.serve(access),
+            false if (thread.handlers.may_wait)() => {
+                let before = engine.transfers();
+                let served = engine.serve(access);
+                if engine.transfers() != before {
+                    (thread.handlers.on_fault)(FaultPhase::Waited);
+                }
+                served
+            }
+            false => engine.serve_or_deny(access),
         };
         (thread.handlers.on_fault)(FaultPhase::Over);
         let (attachment, reason) = match served {

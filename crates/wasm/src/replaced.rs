@@ -14,6 +14,8 @@ type Site<K> = (Range<usize>, K);
 /// The instructions of a module that are replaced; a function is appended for each `K`.
 pub(crate) struct Replaced<K> {
     bodies: Vec<(Range<usize>, Vec<Site<K>>)>,
+    /// The functions that the module has.
+    functions: u32,
     /// The index of each appended function.
     calls: BTreeMap<K, u32>,
 }
@@ -31,19 +33,25 @@ impl<K: Copy + Ord> Replaced<K> {
     ) -> Result<Self, BinaryReaderError> {
         let mut found = Self {
             bodies: Vec::new(),
+            functions,
             calls: BTreeMap::new(),
         };
         for payload in Parser::new(0).parse_all(wasm) {
             if let Payload::CodeSectionEntry(body) = payload? {
                 let sites = sites(&body, &which)?;
                 for &(_, it) in &sites {
-                    let next = functions + found.calls.len() as u32;
-                    found.calls.entry(it).or_insert(next);
+                    found.append(it);
                 }
                 found.bodies.push((body.range(), sites));
             }
         }
         Ok(found)
+    }
+
+    /// Appends a function for `it`, unless there is one, and returns its index.
+    pub(crate) fn append(&mut self, it: K) -> u32 {
+        let next = self.functions + self.calls.len() as u32;
+        *self.calls.entry(it).or_insert(next)
     }
 
     /// What is appended, in the order of the functions' indices.

@@ -3,18 +3,21 @@
 //! A guest that pages is suspended where its own code faults, and others run while the disk works. Host code cannot be:
 //! it may have changed things already. So in a program for tenants that page, every call of an imported function and
 //! every bulk memory instruction goes through a function appended to the module, which first reads a byte of what its
-//! operands point to:
+//! operands point to, and of what the elements of some lists point to. An exported function that may be an allocator
+//! is exchanged for one that reads a byte of what it has allocated for the host to write to.
 //!
 //! 1. *The meaning stays.* Only bytes within the memory are read, and nothing is done with them. Every operand of a call
 //!    that could be an address is taken for one: what was none costs a page that was not needed.
 //! 2. *Nothing else changes.* Functions and types are appended, so that no index shifts, and all bytes but those of the
 //!    replaced instructions are copied as they are. Only `metadata.code.*` sections are dropped, whose offsets
 //!    into functions would be wrong.
-//! 3. *It is no promise.* Pages that are found through others (the buffers of a list) are not touched, nor those of a call
-//!    through a table, and a small reservation may lose a page again before the host comes to it. Host code then
-//!    waits for the disk, as admission allows it to.
+//! 3. *It is no promise.* Only the lists of [`NESTED`] functions are gone through, nothing is touched for a call through a
+//!    table, and a small reservation may lose a page again before the host comes to it. Host code then
+//!    waits for the disk, as often as admission allows it to.
 
-use wasm_encoder::{BlockType, Encode, Function, Instruction as I, MemArg, ValType};
+use std::collections::BTreeMap;
+
+use wasm_encoder::{BlockType, Encode, ExportKind, Function, Instruction as I, MemArg, ValType};
 use wasmparser::{
     BinaryReaderError, CompositeInnerType, ExternalKind, Operator, Parser, Payload, TypeRef,
 };
@@ -29,6 +32,19 @@ const ADDRESSES: usize = 8;
 /// Bytes from an address on of which the first and the last are touched: those that a host step visits.
 const VISITED: i32 = 4096;
 
+/// Imported functions with a parameter that is a list of strings, of lists of bytes, or of pairs of them: the operand that
+/// is its address, and the strings and lists in an element. In the canonical ABI each of those is an address and a length.
+const NESTED: [(&str, &str, u32, u32); 5] = [
+    ("wasi:http/types", "[static]fields.from-list", 0, 2),
+    ("wasi:http/types", "[method]fields.set", 3, 1),
+    ("wasi:keyvalue/batch", "get-many", 1, 1),
+    ("wasi:keyvalue/batch", "set-many", 1, 2),
+    ("wasi:keyvalue/batch", "delete-many", 1, 1),
+];
+
+/// Strings and lists of such a list that are touched, at most.
+const MOST_NESTED: i32 = 1024;
+
 /// Has a module, or every core module in a component, touch what the host is about to visit.
 ///
 /// # Errors
@@ -38,7 +54,7 @@ pub(crate) fn touch_for_host(wasm: &[u8]) -> Rewritten<'_> {
     rewrite_core_modules(wasm, &mut rewrite_module)
 }
 
-/// An instruction that the host carries out.
+/// An instruction that the host carries out, or a function that it calls meanwhile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum ByHost {
     /// The call of an imported function.
@@ -54,6 +70,17 @@ enum ByHost {
         memory: u32,
         segment: u32,
     },
+    /// An exported function with the type of an allocator, `cabi_realloc`.
+    Allocator(u32),
+}
+
+/// A list in the operands of a call.
+#[derive(Clone, Copy)]
+struct Nested {
+    /// The operand that is its address; the next one is the number of its elements.
+    at: u32,
+    /// Addresses and lengths in an element.
+    pairs: u32,
 }
 
 /// The facts about a module that its rewriting needs.
@@ -61,9 +88,13 @@ enum ByHost {
 struct Outline {
     /// The parameters of each type; those of no function have none.
     types: Vec<Vec<ValType>>,
-    /// The type of each imported function.
-    imported: Vec<u32>,
-    functions: u32,
+    /// The types that an allocator has.
+    of_allocators: Vec<u32>,
+    /// The type of each imported function, and the list that it is given.
+    imported: Vec<(u32, Option<Nested>)>,
+    /// The type of each function of the module's own.
+    own: Vec<u32>,
+    exported: Vec<u32>,
     memories: u32,
     /// The memory that the host visits.
     memory: u32,
@@ -77,10 +108,14 @@ impl Outline {
                 Payload::TypeSection(section) => {
                     for group in section {
                         for ty in group?.into_types() {
-                            let parameters = match &ty.composite_type.inner {
-                                CompositeInnerType::Func(ty) => ty.params(),
-                                _ => &[],
+                            let (parameters, results) = match &ty.composite_type.inner {
+                                CompositeInnerType::Func(ty) => (ty.params(), ty.results()),
+                                _ => (&[][..], &[][..]),
                             };
+                            let i32 = wasmparser::ValType::I32;
+                            if parameters == [i32; 4] && results == [i32] {
+                                outline.of_allocators.push(outline.types.len() as u32);
+                            }
                             let known = |ty: &wasmparser::ValType| ValType::try_from(*ty).ok();
                             let parameters = parameters.iter().map_while(known).collect();
                             outline.types.push(parameters);
@@ -89,28 +124,55 @@ impl Outline {
                 }
                 Payload::ImportSection(section) => {
                     for import in section.into_imports() {
-                        match import?.ty {
-                            TypeRef::Func(ty) | TypeRef::FuncExact(ty) => outline.imported.push(ty),
+                        let import = import?;
+                        match import.ty {
+                            TypeRef::Func(ty) | TypeRef::FuncExact(ty) => {
+                                let nested = nested(import.module, import.name);
+                                outline.imported.push((ty, nested));
+                            }
                             TypeRef::Memory(_) => outline.memories += 1,
                             _ => {}
                         }
                     }
                 }
-                Payload::FunctionSection(section) => outline.functions = section.count(),
+                Payload::FunctionSection(section) => {
+                    outline.own = section.into_iter().collect::<Result<_, _>>()?;
+                }
                 Payload::MemorySection(section) => outline.memories += section.count(),
                 Payload::ExportSection(section) => {
                     for export in section {
                         let export = export?;
-                        if (export.kind, export.name) == (ExternalKind::Memory, "memory") {
-                            outline.memory = export.index;
+                        match (export.kind, export.name) {
+                            (ExternalKind::Memory, "memory") => outline.memory = export.index,
+                            (ExternalKind::Func, _) => outline.exported.push(export.index),
+                            _ => {}
                         }
                     }
                 }
                 _ => {}
             }
         }
-        outline.functions += outline.imported.len() as u32;
         Ok(outline)
+    }
+
+    fn functions(&self) -> u32 {
+        (self.imported.len() + self.own.len()) as u32
+    }
+
+    /// The type of a function.
+    fn type_of(&self, function: u32) -> Option<u32> {
+        let function = function as usize;
+        match self.imported.get(function) {
+            Some((ty, _)) => Some(*ty),
+            None => self.own.get(function - self.imported.len()).copied(),
+        }
+    }
+
+    /// Whether an exported function is the module's own, and may be an allocator.
+    fn is_allocator(&self, function: u32) -> bool {
+        let is_own = function as usize >= self.imported.len();
+        let ty = self.type_of(function).filter(|_| is_own);
+        ty.is_some_and(|ty| self.of_allocators.contains(&ty))
     }
 
     fn by_host(&self, operator: &Operator<'_>) -> Option<ByHost> {
@@ -133,8 +195,8 @@ impl Outline {
     }
 
     fn parameters(&self, function: u32) -> &[ValType] {
-        let ty = self.imported.get(function as usize);
-        ty.map_or(&[], |ty| &self.types[*ty as usize])
+        let imported = self.imported.get(function as usize);
+        imported.map_or(&[], |(ty, _)| &self.types[*ty as usize])
     }
 
     /// Which parameters of an imported function may be addresses; none of another function.
@@ -147,14 +209,28 @@ impl Outline {
     }
 }
 
+/// The list that an imported function is given, if it is one of [`NESTED`].
+fn nested(module: &str, name: &str) -> Option<Nested> {
+    let interface = module.split('@').next().unwrap_or(module);
+    let found = NESTED
+        .iter()
+        .find(|(of, named, _, _)| (*of, *named) == (interface, name));
+    found.map(|&(_, _, at, pairs)| Nested { at, pairs })
+}
+
 fn rewrite_module(wasm: &[u8]) -> Rewritten<'_> {
     let outline = Outline::of(wasm)?;
     if outline.memories == 0 {
         return Ok(wasm.into());
     }
-    let replaced = Replaced::find(wasm, outline.functions, |operator| {
+    let mut replaced = Replaced::find(wasm, outline.functions(), |operator| {
         outline.by_host(operator)
     })?;
+    let exported = outline.exported.iter().copied();
+    let allocators = exported.filter(|function| outline.is_allocator(*function));
+    let allocators: BTreeMap<u32, u32> = allocators
+        .map(|function| (function, replaced.append(ByHost::Allocator(function))))
+        .collect();
     let appended = replaced.appended();
     if appended.is_empty() {
         return Ok(wasm.into());
@@ -173,12 +249,28 @@ fn rewrite_module(wasm: &[u8]) -> Rewritten<'_> {
             let mut data = grown(content, section.count(), appended.len());
             for by_host in &appended {
                 let ty = match by_host {
-                    ByHost::Call(function) => outline.imported[*function as usize],
-                    _ => outline.types.len() as u32,
+                    ByHost::Call(function) | ByHost::Allocator(function) => {
+                        outline.type_of(*function)
+                    }
+                    _ => None,
                 };
-                ty.encode(&mut data);
+                ty.unwrap_or(outline.types.len() as u32).encode(&mut data);
             }
             Some(data)
+        }
+        Payload::ExportSection(section) => {
+            let mut exports = Vec::new();
+            section.count().encode(&mut exports);
+            for export in section.clone().into_iter().flatten() {
+                let index = match export.kind {
+                    ExternalKind::Func => allocators.get(&export.index),
+                    _ => None,
+                };
+                export.name.encode(&mut exports);
+                ExportKind::try_from(export.kind).ok()?.encode(&mut exports);
+                index.unwrap_or(&export.index).encode(&mut exports);
+            }
+            Some(exports)
         }
         Payload::CodeSectionStart { .. } => {
             Some(replaced.code(wasm, |by_host| touching(&outline, by_host)))
@@ -186,6 +278,9 @@ fn rewrite_module(wasm: &[u8]) -> Rewritten<'_> {
         _ => None,
     })
 }
+
+/// The parameter of an allocator that says how many bytes it returns.
+const NEW_SIZE: u32 = 3;
 
 /// Operands of a bulk instruction: destination, source or value, count.
 const TO: u32 = 0;
@@ -196,11 +291,13 @@ const COUNT: u32 = 2;
 fn touching(outline: &Outline, by_host: ByHost) -> Function {
     let parameters = match by_host {
         ByHost::Call(function) => outline.parameters(function),
+        ByHost::Allocator(_) => &[ValType::I32; 4],
         _ => &[ValType::I32; 3],
     };
+    let first_local = parameters.len() as u32;
     let mut toucher = Toucher {
-        function: Function::new([(1, ValType::I32)]),
-        end: parameters.len() as u32,
+        function: Function::new([(5, ValType::I32)]),
+        end: first_local,
     };
     match by_host {
         ByHost::Call(function) => {
@@ -210,6 +307,14 @@ fn touching(outline: &Outline, by_host: ByHost) -> Function {
                 let length = Some(at + 1).filter(|next| addresses.contains(next));
                 toucher.touch(outline.memory, at, length);
             }
+            let (_, nested) = outline.imported[function as usize];
+            let nested = nested.filter(|list| addresses.contains(&(list.at + 1)));
+            if let Some(list) = nested {
+                toucher.touch_elements(outline.memory, list);
+            }
+        }
+        ByHost::Allocator(function) => {
+            return toucher.touch_allocated(outline.memory, function);
         }
         ByHost::MemoryFill { memory } | ByHost::MemoryInit { memory, .. } => {
             toucher.touch(memory, TO, Some(COUNT));
@@ -234,15 +339,16 @@ fn touching(outline: &Outline, by_host: ByHost) -> Function {
             mem: memory,
             data_index: segment,
         },
+        ByHost::Allocator(_) => unreachable!("it is made above"),
     });
     function.instruction(&I::End);
     function
 }
 
-/// A function that is being made.
+/// A function that is being made, with five locals of its own.
 struct Toucher {
     function: Function,
-    /// A local: the last byte that is visited.
+    /// The first of them: the last byte that is visited.
     end: u32,
 }
 
@@ -267,6 +373,79 @@ impl Toucher {
             I::LocalSet(end),
         ]);
         self.touch_byte(memory, end);
+    }
+
+    /// Touches what the elements of a list point to, as far as they are within the memory.
+    fn touch_elements(&mut self, memory: u32, list: Nested) {
+        let (left, element, address, length) =
+            (self.end + 1, self.end + 2, self.end + 3, self.end + 4);
+        let word = |offset| MemArg {
+            offset,
+            align: 0,
+            memory_index: memory,
+        };
+        let most = MOST_NESTED / list.pairs as i32;
+        self.emit(&[
+            I::LocalGet(list.at + 1),
+            I::I32Const(most),
+            I::LocalGet(list.at + 1),
+            I::I32Const(most),
+            I::I32LtU,
+            I::Select,
+            I::I32Const(list.pairs as i32),
+            I::I32Mul,
+            I::LocalSet(left),
+            I::LocalGet(list.at),
+            I::LocalSet(element),
+            I::Block(BlockType::Empty),
+            I::Loop(BlockType::Empty),
+            I::LocalGet(left),
+            I::I32Eqz,
+            I::BrIf(1),
+            // Behind the end of the memory there is nothing.
+            I::LocalGet(element),
+            I::I64ExtendI32U,
+            I::I64Const(8),
+            I::I64Add,
+            I::MemorySize(memory),
+            I::I64ExtendI32U,
+            I::I64Const(16),
+            I::I64Shl,
+            I::I64GtU,
+            I::BrIf(1),
+            I::LocalGet(element),
+            I::I32Load(word(0)),
+            I::LocalSet(address),
+            I::LocalGet(element),
+            I::I32Load(word(4)),
+            I::LocalSet(length),
+        ]);
+        self.touch(memory, address, Some(length));
+        self.emit(&[
+            I::LocalGet(element),
+            I::I32Const(8),
+            I::I32Add,
+            I::LocalSet(element),
+            I::LocalGet(left),
+            I::I32Const(1),
+            I::I32Sub,
+            I::LocalSet(left),
+            I::Br(0),
+            I::End,
+            I::End,
+        ]);
+    }
+
+    /// Calls an allocator, touches what it returns, and returns it.
+    fn touch_allocated(mut self, memory: u32, allocator: u32) -> Function {
+        let allocated = self.end + 1;
+        for parameter in 0..self.end {
+            self.emit(&[I::LocalGet(parameter)]);
+        }
+        self.emit(&[I::Call(allocator), I::LocalSet(allocated)]);
+        self.touch(memory, allocated, Some(NEW_SIZE));
+        self.emit(&[I::LocalGet(allocated), I::End]);
+        self.function
     }
 
     /// Reads the byte, if it is within the memory.
@@ -308,12 +487,21 @@ mod tests {
     const PROGRAM: &str = r#"(module
       (import "host" "call" (func $call (param i32 i32 f32 i32 i64 i32 i32 i32 i32 i32 i32) (result i32)))
       (import "host" "plain" (func $plain (param i64 f64) (result i64)))
+      (import "wasi:keyvalue/batch@0.2.0" "set-many" (func $many (param i32 i32 i32 i32) (result i32)))
       (memory (export "memory") 1)
       (data $words "passive words")
+      (data (i32.const 96) "\ff\ff\ff\ff\ff\ff\ff\ff\00\10\00\00\ff\ff\00\00\01\00\00\00\00\00\00\80")
       (table funcref (elem $call))
       (func (export "call") (param i32 i32) (result i32)
         (call $call (local.get 0) (local.get 1) (f32.const 1.5) (local.get 1) (i64.const -1) (local.get 0)
           (i32.const 6) (i32.const 7) (i32.const 8) (i32.const -9) (i32.const 10)))
+      (func (export "many") (param i32 i32) (result i32)
+        (call $many (i32.const 3) (local.get 0) (local.get 1) (i32.const 9)))
+      (func $allocate (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
+        (i32.store8 (i32.const 77) (local.get 1))
+        (i32.add (local.get 0) (local.get 3)))
+      (func (export "allocate") (param i32 i32) (result i32)
+        (call $allocate (local.get 0) (i32.const 5) (i32.const 1) (local.get 1)))
       (func (export "plain") (param i32 i32) (result i32)
         (i32.wrap_i64 (call $plain (i64.extend_i32_u (local.get 0)) (f64.const 0.5))))
       (func (export "fill") (param i32 i32) (result i32)
@@ -345,10 +533,17 @@ mod tests {
         }
         let mut store = Store::new(&engine, Vec::new());
         let instance: Instance = linker.instantiate(&mut store, &module).expect("made");
-        let function = instance
-            .get_typed_func::<(i32, i32), i32>(&mut store, function)
-            .expect("exported");
-        let result = function.call(&mut store, (operands.0 as i32, operands.1 as i32));
+        let (first, second) = (operands.0 as i32, operands.1 as i32);
+        let result = match function {
+            "cabi_realloc" => instance
+                .get_typed_func::<(i32, i32, i32, i32), i32>(&mut store, function)
+                .expect("exported")
+                .call(&mut store, (first, 1, 2, second)),
+            _ => instance
+                .get_typed_func::<(i32, i32), i32>(&mut store, function)
+                .expect("exported")
+                .call(&mut store, (first, second)),
+        };
         let memory = instance.get_memory(&mut store, "memory").expect("exported");
         let sum = memory.data(&store).iter().fold(0_u64, |sum, byte| {
             sum.wrapping_mul(31).wrapping_add(u64::from(*byte))
@@ -366,7 +561,18 @@ mod tests {
         let touching = touch_for_host(&wasm).expect("well-formed");
         assert!(matches!(touching, Cow::Owned(_)));
         let edges = [0, 1, 10, 100, 4095, 4096, 65_535, 65_536, 1 << 20, u32::MAX];
-        for function in ["call", "plain", "fill", "copy", "copy_from", "init"] {
+        let functions = [
+            "call",
+            "many",
+            "cabi_realloc",
+            "allocate",
+            "plain",
+            "fill",
+            "copy",
+            "copy_from",
+            "init",
+        ];
+        for function in functions {
             for first in edges {
                 for second in edges {
                     let operands = (first, second);

@@ -51,10 +51,10 @@ pub(crate) use transfer::{AwaitedTransfer, begin_poll, end_poll, fetch_pages};
 use crate::host::io::pool::MOST_TENANTS;
 use crate::meter::Held;
 use crate::profile::Profile;
-use crate::steps::{begin, caps, on_fault, step};
+use crate::steps::{begin, caps, may_wait, on_fault, step};
 use areas::Shared;
 use leasehold_pager::{CLUSTER, PAGE};
-use leasehold_pager_linux::{AT_ONCE, Handlers, Locking, Options, Paging, SwapFile};
+use leasehold_pager_linux::{AT_ONCE, Handlers, Locking, Options, Paging, Reason, SwapFile};
 use places::Regions;
 use ranges::Ranges;
 use state::{CellMemory, MEMORY, with};
@@ -135,6 +135,7 @@ pub(crate) fn enter(
     options.handlers = Handlers {
         on_denied: denied::on_denied,
         on_fault,
+        may_wait,
         can_suspend: leasehold_preempt::can_suspend,
         suspend: leasehold_preempt::suspend,
     };
@@ -206,6 +207,12 @@ pub(crate) fn held() -> Option<HeldFrames> {
 /// Why the guest that was polled last was denied a page, if it was. Some nanoseconds.
 pub(crate) fn take_denied() -> Option<String> {
     let denied = with(|memory| memory.paging.take_denied()).flatten()?;
+    let hint = match denied.reason {
+        Reason::Waits => "; more of `memory.reserve` keeps the pages of a call in memory",
+        _ => "",
+    };
     let reason = denied.reason;
-    Some(format!("a page of its memory cannot be had: {reason}"))
+    Some(format!(
+        "a page of its memory cannot be had: {reason}{hint}"
+    ))
 }

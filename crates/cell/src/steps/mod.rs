@@ -34,4 +34,4 @@ pub use reach::{Missing, Reach};
 pub(crate) use table::step;
 pub use table::{CEILING_NS, Longest, Row, RowId, Runs, TABLE};
 pub use watch::{StepSamples, StepUse};
-pub(crate) use watch::{begin, mark, on_fault};
+pub(crate) use watch::{begin, mark, may_wait, on_fault};

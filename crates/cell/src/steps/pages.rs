@@ -42,6 +42,13 @@ pub(super) fn visited(row: &Row, call_bytes: u64) -> u64 {
     }
 }
 
+/// How often host code may wait for the disk before the guest could be preempted, where the row of its step is not known
+/// yet: as often as any import of the program visits pages.
+pub(super) fn waits(row: &Row, call_bytes: u64) -> u64 {
+    let call = (call_bytes.div_ceil(PAGE) + COMPONENT_PAGES).max(PREVIEW1_PAGES);
+    visited(row, call_bytes).max(call)
+}
+
 #[cfg(test)]
 mod tests {
     use super::visited;

@@ -11,7 +11,7 @@
 //! is its own.
 
 use super::bounds::RowBounds;
-use super::pages::visited;
+use super::pages::{visited, waits};
 use super::raised::{RowDrift, TRIAL, lowest_bound, raised_from};
 use super::table::{CEILING_NS, CELL, ENGINE, RowId, TABLE, step};
 use super::ticks::{self, Rate};
@@ -193,6 +193,8 @@ struct Watch {
     rate: Cell<Option<Rate>>,
     /// How long a fault may take, ns.
     fault_ns: Cell<u64>,
+    /// How often host code has waited for the disk since the guest could be preempted last.
+    waits: Cell<u64>,
 }
 
 /// The largest age of the reading of the thread's processor time. Time that the host took since
@@ -215,6 +217,7 @@ thread_local! {
             span: Cell::new(u64::MAX),
             rate: Cell::new(None),
             fault_ns: Cell::new(0),
+            waits: Cell::new(0),
         }
     };
 }
@@ -501,6 +504,10 @@ pub(crate) fn hook(what: CallHook) {
             CallHook::CallingHost => {
                 let row = watch.next.replace(watch.at.get().unnamed);
                 watch.update(|at| (at.row, at.in_host) = (row, true));
+                // An allocator that the host has called in between may be too short to be preempted.
+                if watch.at.get().depth <= 1 {
+                    watch.waits.set(0);
+                }
                 watch.begin();
             }
             CallHook::ReturningFromHost => {
@@ -537,14 +544,24 @@ pub(crate) fn hook(what: CallHook) {
 /// its step if host code did. In a signal handler: neither allocates nor locks, unless steps are sampled.
 pub(crate) fn on_fault(phase: FaultPhase) {
     WATCH.with(|watch| {
-        if !watch.polled.get() || watch.at.get().in_host {
-            return;
-        }
+        let in_host = watch.at.get().in_host;
         match phase {
-            FaultPhase::Begins => watch.begin(),
-            FaultPhase::Over => watch.end_of(FAULT),
+            _ if !watch.polled.get() => {}
+            FaultPhase::Begins if !in_host => watch.begin(),
+            FaultPhase::Over if !in_host => watch.end_of(FAULT),
+            FaultPhase::Waited if in_host => watch.waits.set(watch.waits.get() + 1),
+            FaultPhase::Begins | FaultPhase::Waited | FaultPhase::Over => {}
         }
     });
+}
+
+/// Whether what faults may wait for the disk: guest code always, and host code as often as admission counts for a step.
+pub(crate) fn may_wait() -> bool {
+    WATCH.with(|watch| {
+        let at = watch.at.get();
+        let most = at.paged.map(|bytes| waits(at.row.row(), bytes));
+        !watch.polled.get() || !at.in_host || most.is_none_or(|most| watch.waits.get() < most)
+    })
 }
 
 /// The steps of preemption.
@@ -584,6 +601,7 @@ pub(crate) fn resume(at: Position) {
         watch.at.set(at);
         watch.next.set(at.unnamed);
         watch.polled.set(true);
+        watch.waits.set(0);
         if at.in_host {
             watch.begin_again();
         }
@@ -608,6 +626,7 @@ pub(crate) fn next() {
     WATCH.with(|watch| {
         if watch.polled.get() && watch.at.get().in_host {
             watch.end();
+            watch.waits.set(0);
             watch.begin_again();
         }
     });

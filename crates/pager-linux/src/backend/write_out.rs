@@ -14,6 +14,7 @@ impl Linux {
         if let Some(writing) = self.begin_write(cluster)? {
             return Ok(writing);
         }
+        self.transfers = self.transfers.wrapping_add(1);
         self.stage(cluster)?;
         self.write_out(cluster)?;
         for held in cluster {
