@@ -1,7 +1,8 @@
 //! The account of a top-level tenant and its descendants: their descriptors, and the work of other
 //! threads for them.
 
-use super::disk::Disk;
+use super::class::{Class, Site};
+use super::disk::{Disk, link_bytes};
 use super::limit::{CLOSING, Promise};
 use super::young::YoungDirectories;
 use crate::disk_use::DiskUse;
@@ -88,6 +89,33 @@ impl Account {
     /// Returns the account of what the tenant has added to disks.
     pub(crate) fn disk(&self) -> &Disk {
         &self.disk
+    }
+
+    /// Takes bytes of a disk before they are added. What the tenant has removed may still be closed by other threads: where
+    /// its share is not enough without, that is waited for.
+    ///
+    /// # Errors
+    /// `DQUOT` when the tenant has added as many as it may. `AGAIN` where it would have to wait on the cell's thread.
+    pub(super) fn take_bytes(&self, site: Site, bytes: u64) -> rustix::io::Result<()> {
+        match site {
+            Site::Blocking => self.disk.take_after_closes(bytes, || !self.is_closed()),
+            // Calls in memory are not left to another thread.
+            Site::Cell(Class::Memory) => self.disk.take(bytes),
+            Site::Cell(_) => {
+                let now = self.disk.take_now(bytes, !self.is_closed());
+                now.unwrap_or(Err(rustix::io::Errno::AGAIN))
+            }
+        }
+    }
+
+    /// Takes the name of a symbolic link that says `bytes` bytes, and what that takes, before it is made.
+    ///
+    /// # Errors
+    /// As [`take_bytes`](Self::take_bytes), and `DQUOT` when the tenant has made as many names as it may.
+    pub(super) fn take_link(&self, site: Site, bytes: u64) -> rustix::io::Result<()> {
+        self.disk.take_file()?;
+        self.take_bytes(site, link_bytes(bytes))
+            .inspect_err(|_| self.disk.give_file())
     }
 
     /// Returns the directories that the tenant has made lately.

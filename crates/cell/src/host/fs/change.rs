@@ -169,8 +169,9 @@ impl ChangedName<'_> {
                 .take_file()
                 .and_then(|()| work().inspect_err(|_| disk.give_file()))
                 .inspect(|()| self.remember(look_ups)),
-            Effect::AddsLink(bytes) => disk
-                .take_link(bytes as u64)
+            Effect::AddsLink(bytes) => self
+                .account
+                .take_link(self.site, bytes as u64)
                 .and_then(|()| work().inspect_err(|_| disk.give_link(bytes as u64))),
             Effect::RemovesDirectory => work().inspect(|()| match &before {
                 Some(status) => disk.removed_directory(status),
@@ -448,7 +449,7 @@ impl ChangedName<'_> {
 pub(crate) fn create_directory(place: &ChangedName<'_>) -> Result<()> {
     let (directory, name) = place.parent(&without_slashes(place.path))?;
     let within = (place.site, directory.as_fd());
-    naming::name(place.account.disk(), within, BLOCK, || {
+    naming::name(place.account, within, BLOCK, || {
         linux::make_directory(&directory, &name)?;
         let made = linux::status_at(directory.as_fd(), &name, StatxFlags::BLOCKS);
         Ok(((), made.map_or(BLOCK, |made| linux::on_disk(&made))))
@@ -472,7 +473,7 @@ pub(crate) fn symlink(place: &ChangedName<'_>, target: &CStr) -> Result<()> {
     let (directory, name) = place.parent(place.path)?;
     let within = (place.site, directory.as_fd());
     // What the link says is charged by its length.
-    naming::name(place.account.disk(), within, 0, || {
+    naming::name(place.account, within, 0, || {
         linux::symlink(target, &directory, &name).map(|()| ((), 0))
     })
 }
@@ -495,7 +496,7 @@ fn link(pair: &Pair<'_>) -> Result<()> {
     let (from, old) = parent(pair.site, pair.from, pair.old)?;
     let (to, new) = parent(pair.site, pair.to, pair.new)?;
     let within = (pair.site, to.as_fd());
-    naming::name(pair.account.disk(), within, 0, || {
+    naming::name(pair.account, within, 0, || {
         linux::link(from, &old, &to, &new).map(|()| ((), 0))
     })
 }
@@ -515,7 +516,7 @@ fn rename(pair: &Pair<'_>) -> Result<()> {
     // A directory stays as deep as it is, and all below it, only if both names are in the same one.
     let stays = matches!((&from, &to), (Parent::Start(from), Parent::Start(to)) if from.as_raw_fd() == to.as_raw_fd());
     let _move = (!stays).then(Move::begin);
-    naming::name(pair.account.disk(), within, 0, || {
+    naming::name(pair.account, within, 0, || {
         linux::rename(from, &old, &to, &new).map(|()| ((), 0))
     })
 }

@@ -28,7 +28,7 @@ use std::time::{Duration, Instant};
 /// Returns the bytes charged for a symbolic link with a target of `says` bytes; a short target is kept with the
 /// name. The charge is the same on every file system, even where block counts omit links because they are in
 /// memory.
-fn link_bytes(says: u64) -> u64 {
+pub(super) fn link_bytes(says: u64) -> u64 {
     match says {
         ..60 => 0,
         _ => says.next_multiple_of(PAGE as u64),
@@ -142,17 +142,7 @@ impl Disk {
         give(self.used.file_count(), 1);
     }
 
-    /// Takes the name of a symbolic link that says `bytes` bytes, and what that takes, before it is made.
-    ///
-    /// # Errors
-    /// `DQUOT` when the tenant has made or added as much as it may.
-    pub(super) fn take_link(&self, bytes: u64) -> Result<()> {
-        self.take_file()?;
-        self.take(link_bytes(bytes))
-            .inspect_err(|_| self.give_file())
-    }
-
-    /// Gives that back.
+    /// Gives a symbolic link back, and what it takes.
     pub(super) fn give_link(&self, bytes: u64) {
         self.give_file();
         self.give_bytes(link_bytes(bytes));

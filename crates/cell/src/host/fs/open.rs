@@ -3,7 +3,6 @@
 use super::attempt::Try;
 use super::class::{Class, Site};
 use super::descriptor::{Mode, Node};
-use super::disk::Disk;
 use super::elsewhere::Elsewhere;
 use super::naming::BLOCK;
 use super::pace::Permit;
@@ -122,7 +121,7 @@ impl Request {
                         let created = self.create_promptly(files, start, path, is_missing);
                         (created, true)
                     }
-                    Site::Cell(_) | Site::Blocking => self.create(site, disk, start, path),
+                    Site::Cell(_) | Site::Blocking => self.create(site, files, start, path),
                 };
                 if !is_new || created.is_err() {
                     disk.give_file();
@@ -149,24 +148,25 @@ impl Request {
     fn create(
         &self,
         site: Site,
-        disk: &Disk,
+        files: &Arc<Files>,
         start: &Node,
         path: &CStr,
     ) -> (Result<(Node, Statx)>, bool) {
+        let account = files.account();
         let open = |flags| path::open(site, start.as_fd(), path, self.flags() | flags);
         let created = match path.to_bytes().ends_with(b"/") {
             // The kernel says why not.
             true => open(OFlags::CREATE | OFlags::EXCL),
-            false => path::create(disk, site, start.as_fd(), path, self.flags()),
+            false => path::create(account, site, start.as_fd(), path, self.flags()),
         };
         match created {
             Err(Errno::EXIST) if !self.exclusive => match open(OFlags::empty()) {
                 // What is there is a link to a name that is missing, and which directory grows is not known, or to one
                 // that cannot be created: the kernel says why.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
-                    let taken = disk.take(BLOCK);
+                    let taken = account.take_bytes(site, BLOCK);
                     let created = taken.and_then(|()| {
-                        open(OFlags::CREATE).inspect_err(|_| disk.give_bytes(BLOCK))
+                        open(OFlags::CREATE).inspect_err(|_| account.disk().give_bytes(BLOCK))
                     });
                     (created, true)
                 }
@@ -200,8 +200,8 @@ impl Request {
             return Err(Errno::AGAIN);
         }
         let permit = Permit::for_change(class).ok_or(Errno::AGAIN)?;
-        let disk = files.account().disk();
-        let created = path::create(disk, site, start.as_fd(), path, self.flags());
+        let account = files.account();
+        let created = path::create(account, site, start.as_fd(), path, self.flags());
         permit.used();
         created.map_err(|errno| match errno {
             // The file was created meanwhile, or the path does not end with a name.

@@ -4,7 +4,6 @@ use super::account::Account;
 use super::attempt::Try;
 use super::class::{Class, Site, is_cheap_to_close, kind_of};
 use super::descriptor::Node;
-use super::disk::Disk;
 use super::elsewhere::Elsewhere;
 use super::file::File;
 use super::naming;
@@ -60,7 +59,7 @@ pub(crate) fn open(
 /// Creates the file `path`, which must be missing. Returns the file and its status. On the cell's thread a look-up
 /// must have found that it is missing.
 pub(super) fn create(
-    disk: &Disk,
+    account: &Account,
     site: Site,
     directory: BorrowedFd<'_>,
     path: &CStr,
@@ -73,7 +72,7 @@ pub(super) fn create(
         | OFlags::NOFOLLOW
         | OFlags::NONBLOCK
         | OFlags::NOCTTY;
-    naming::name(disk, (site, parent.as_fd()), 0, || {
+    naming::name(account, (site, parent.as_fd()), 0, || {
         // The kernel never reports a new file as cached.
         let fd = linux::open(parent.as_fd(), &name, flags, ResolveFlags::NO_XDEV)?;
         Ok((opened(site, fd)?, 0))
