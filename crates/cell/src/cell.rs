@@ -585,7 +585,7 @@ impl Cell {
                     (Unkept::Together, cpu) => format!(
                         "{} beside the reservations of the other tenants, or theirs beside it",
                         match cpu {
-                            Some(_) => "it cannot be kept",
+                            Some(_) => "it cannot be kept, with what the tenant's own host steps and faults take,",
                             None => "its longest host step would hold the processor for too long",
                         }
                     ),

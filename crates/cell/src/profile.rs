@@ -37,7 +37,7 @@ const COST_MAX_PS: u64 = 1_000_000_000_000;
 const MAX_BYTES: u64 = 1 << 20;
 
 /// Version of the file format; a profile of another version is measured again.
-pub const FORMAT: u32 = 8;
+pub const FORMAT: u32 = 9;
 
 /// The costs of one host.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

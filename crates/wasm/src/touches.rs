@@ -267,7 +267,7 @@ fn rewrite_module(wasm: &[u8]) -> Rewritten<'_> {
                     _ => None,
                 };
                 export.name.encode(&mut exports);
-                ExportKind::try_from(export.kind).ok()?.encode(&mut exports);
+                ExportKind::from(export.kind).encode(&mut exports);
                 index.unwrap_or(&export.index).encode(&mut exports);
             }
             Some(exports)

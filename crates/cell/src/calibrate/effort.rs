@@ -5,7 +5,7 @@
 pub enum Effort {
     /// A second or so: for tests.
     Quick,
-    /// Less than a minute.
+    /// A minute or so.
     Full,
 }
 

@@ -260,3 +260,45 @@ impl Account {
         self.closing_cpu_ns.swap(0, Ordering::Relaxed)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::Account;
+    use crate::host::fs::class::{Class, Site};
+    use crate::host::io::Io;
+    use leasehold_lease::{ByteSize, Lease};
+    use rustix::io::Errno;
+    use std::sync::Arc;
+    use std::sync::mpsc::{Receiver, channel};
+
+    /// What has bytes of the share until it is closed.
+    struct Closing(Arc<Account>, Receiver<()>);
+
+    impl Drop for Closing {
+        fn drop(&mut self) {
+            let _ = self.1.recv();
+            self.0.disk().give_bytes(4096);
+        }
+    }
+
+    #[test]
+    fn what_takes_bytes_waits_for_those_that_are_being_given_back() {
+        let io = Arc::new(Io::start(None).expect("threads"));
+        let mut lease = Lease::default();
+        lease.disk.bytes = ByteSize::new(4096).expect("in range");
+        let thread = io.pool.promise().expect("a thread");
+        let account = Arc::new(Account::new(&lease, None, Some(thread), io.clone()));
+        let cell = Site::Cell(Class::Cached);
+        assert_eq!(account.take_bytes(cell, 4096), Ok(()));
+        assert_eq!(account.take_bytes(cell, 4096), Err(Errno::DQUOT));
+        let (close, closes) = channel();
+        account.close_apart(Closing(account.clone(), closes));
+        assert_eq!(account.take_bytes(cell, 4096), Err(Errno::AGAIN));
+        let waiting = account.clone();
+        let waits = std::thread::spawn(move || waiting.take_link(Site::Blocking, 60));
+        close.send(()).expect("it is being closed");
+        assert_eq!(waits.join().expect("no panic"), Ok(()));
+        assert_eq!(account.take_bytes(Site::Blocking, 1), Err(Errno::DQUOT));
+        io.stop();
+    }
+}
