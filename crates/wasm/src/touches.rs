@@ -287,17 +287,25 @@ const TO: u32 = 0;
 const FROM: u32 = 1;
 const COUNT: u32 = 2;
 
-/// The function that touches what an instruction visits, and then is that instruction.
+/// The function that touches what an instruction visits, and is that instruction; or an allocator, and touches what it returns.
 fn touching(outline: &Outline, by_host: ByHost) -> Function {
-    let parameters = match by_host {
-        ByHost::Call(function) => outline.parameters(function),
-        ByHost::Allocator(_) => &[ValType::I32; 4],
-        _ => &[ValType::I32; 3],
+    const BULK: &[ValType] = &[ValType::I32; 3];
+    let (parameters, instruction) = match by_host {
+        ByHost::Call(function) => (outline.parameters(function), I::Call(function)),
+        ByHost::Allocator(function) => (&[ValType::I32; 4][..], I::Call(function)),
+        ByHost::MemoryFill { memory } => (BULK, I::MemoryFill(memory)),
+        ByHost::MemoryCopy { to, from } => {
+            let (dst_mem, src_mem) = (to, from);
+            (BULK, I::MemoryCopy { dst_mem, src_mem })
+        }
+        ByHost::MemoryInit { memory, segment } => {
+            let (mem, data_index) = (memory, segment);
+            (BULK, I::MemoryInit { mem, data_index })
+        }
     };
-    let first_local = parameters.len() as u32;
     let mut toucher = Toucher {
         function: Function::new([(5, ValType::I32)]),
-        end: first_local,
+        end: parameters.len() as u32,
     };
     match by_host {
         ByHost::Call(function) => {
@@ -313,9 +321,7 @@ fn touching(outline: &Outline, by_host: ByHost) -> Function {
                 toucher.touch_elements(outline.memory, list);
             }
         }
-        ByHost::Allocator(function) => {
-            return toucher.touch_allocated(outline.memory, function);
-        }
+        ByHost::Allocator(_) => {}
         ByHost::MemoryFill { memory } | ByHost::MemoryInit { memory, .. } => {
             toucher.touch(memory, TO, Some(COUNT));
         }
@@ -324,25 +330,15 @@ fn touching(outline: &Outline, by_host: ByHost) -> Function {
             toucher.touch(to, TO, Some(COUNT));
         }
     }
-    let mut function = toucher.function;
     for parameter in 0..parameters.len() as u32 {
-        function.instruction(&I::LocalGet(parameter));
+        toucher.emit(&[I::LocalGet(parameter)]);
     }
-    function.instruction(&match by_host {
-        ByHost::Call(function) => I::Call(function),
-        ByHost::MemoryFill { memory } => I::MemoryFill(memory),
-        ByHost::MemoryCopy { to, from } => I::MemoryCopy {
-            dst_mem: to,
-            src_mem: from,
-        },
-        ByHost::MemoryInit { memory, segment } => I::MemoryInit {
-            mem: memory,
-            data_index: segment,
-        },
-        ByHost::Allocator(_) => unreachable!("it is made above"),
-    });
-    function.instruction(&I::End);
-    function
+    toucher.emit(&[instruction]);
+    if let ByHost::Allocator(_) = by_host {
+        toucher.touch_allocated(outline.memory);
+    }
+    toucher.emit(&[I::End]);
+    toucher.function
 }
 
 /// A function that is being made, with five locals of its own.
@@ -436,16 +432,12 @@ impl Toucher {
         ]);
     }
 
-    /// Calls an allocator, touches what it returns, and returns it.
-    fn touch_allocated(mut self, memory: u32, allocator: u32) -> Function {
+    /// Touches what an allocator has returned, and returns it as well.
+    fn touch_allocated(&mut self, memory: u32) {
         let allocated = self.end + 1;
-        for parameter in 0..self.end {
-            self.emit(&[I::LocalGet(parameter)]);
-        }
-        self.emit(&[I::Call(allocator), I::LocalSet(allocated)]);
+        self.emit(&[I::LocalSet(allocated)]);
         self.touch(memory, allocated, Some(NEW_SIZE));
-        self.emit(&[I::LocalGet(allocated), I::End]);
-        self.function
+        self.emit(&[I::LocalGet(allocated)]);
     }
 
     /// Reads the byte, if it is within the memory.
