@@ -21,7 +21,8 @@ pub enum Sharing {
     /// each foreign page, and evicting a shared page unmaps it from the evictor alone.
     Conserve,
     /// Baseline: reservations without shared-page management (SPC §III-B). A frame goes back to
-    /// the node for each foreign page, and evicting a shared page evicts it for all.
+    /// the node for each foreign page, and evicting a shared page evicts it for all. For hard
+    /// reservations only.
     Plain,
     /// Baseline: the rule of Linux's memory control group (SPC §III-C). The first reservation that
     /// touches a page is charged for it and may evict it for all.

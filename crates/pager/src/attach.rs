@@ -8,7 +8,7 @@ use crate::end::Ending;
 use crate::page::AreaId;
 use crate::pager::Pager;
 use crate::refused::Refused;
-use crate::reservation::ReservationId;
+use crate::reservation::{Kind, ReservationId};
 use crate::table::At;
 
 impl<B: Backend> Pager<B> {
@@ -20,7 +20,8 @@ impl<B: Backend> Pager<B> {
     /// [`Refused::Swap`] if more pages would be attached than the contract allows, and
     /// [`Refused::Attached`], [`Refused::Stale`], the last also if all sharers of the area are
     /// ending, or it was [abandoned](Self::abandon). For a locked area also [`Refused::TooSmall`]
-    /// and [`Refused::Ending`].
+    /// and [`Refused::Ending`]. [`Refused::Unmanaged`] for a firm reservation and an area that is
+    /// shared [plainly](Sharing::Plain).
     pub fn attach(&mut self, to: ReservationId, area: AreaId) -> Result<AttachmentId, Refused> {
         let reservation = self.living(to)?;
         let index = self.area_of(area)?;
@@ -33,6 +34,11 @@ impl<B: Backend> Pager<B> {
             .any(|&at| self.attachments.at(at).area == index)
         {
             return Err(Refused::Attached);
+        }
+        if sharing == Sharing::Plain && mine.kind == Kind::Firm {
+            // It could leave more pages to other sharers than it has frames of its own, and those
+            // that it borrowed may be promised to a third.
+            return Err(Refused::Unmanaged);
         }
         if self.areas.at(index).abandoned || self.is_going(index) {
             return Err(Refused::Stale);

@@ -31,11 +31,9 @@ impl<B: Backend> Pager<B> {
     /// Takes a borrowed frame back. Returns whether a cluster was written out for it.
     pub(crate) fn regain(&mut self) -> Result<bool, Refused> {
         let borrower = self.largest_borrower();
-        let Some(borrower) = borrower.filter(|&at| self.reservations.at(at).borrowed > 0) else {
-            // Unmanaged sharers took frames for the pages that were evicted here.
-            let left = self.frames.unreserved();
-            return Err(Refused::Frames { needed: 1, left });
-        };
+        let borrower = borrower.filter(|&at| self.reservations.at(at).borrowed > 0);
+        debug_assert!(borrower.is_some(), "what is promised can be had");
+        let borrower = borrower.ok_or(Refused::Starved)?;
         let writes = self.reservations.at(borrower).counts.writes;
         self.give_back(borrower)?;
         Ok(self.reservations.at(borrower).counts.writes > writes)

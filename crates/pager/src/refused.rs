@@ -61,7 +61,7 @@ pub enum Refused {
     #[error("the area is not locked")]
     NotLocked,
     /// The area's pages are not managed ([`Sharing::Conserve`](crate::Sharing)), so they cannot
-    /// be locked.
+    /// be locked, and a firm reservation cannot share them [plainly](crate::Sharing::Plain).
     #[error("the area is shared without management")]
     Unmanaged,
     /// No frame is available: others evicted pages that were counted here, and the node has no

@@ -85,9 +85,13 @@ fn a_fault_allocates_nothing_but_the_first_among_512_pages_whatever_it_evicts() 
     let mut attachments = vec![];
     for id in ids {
         let private = pager.create_area(60, Sharing::Conserve).expect("an area");
-        for area in [shared, plain, touched, private] {
+        for area in [shared, touched, private] {
             attachments.push(pager.attach(id, area).expect("room to swap"));
         }
+    }
+    // Firm reservations share nothing plainly.
+    for id in [ids[0], ids[1]] {
+        attachments.push(pager.attach(id, plain).expect("room to swap"));
     }
     let before = ALLOCATIONS.get();
     let mut faults = [0u32; 4];

@@ -433,6 +433,18 @@ fn without_management_one_evicts_for_all_and_the_node_makes_up_for_it() {
 }
 
 #[test]
+fn a_firm_reservation_shares_no_pages_without_management() {
+    let mut pager = Pager::new(6, MemoryBackend::new(6));
+    let firm = pager.reserve(&Contract::firm(1)).expect("a frame");
+    let hard = pager.reserve(&Contract::hard(1)).expect("a frame");
+    let area = pager.create_area(3, Sharing::Plain).expect("an area");
+    // It would own pages in frames that it borrowed, and leave them to the other when it ends: frames
+    // that the node may have promised to a third because the other gave some back.
+    assert_eq!(pager.attach(firm, area), Err(Refused::Unmanaged));
+    pager.attach(hard, area).expect("attached");
+}
+
+#[test]
 fn by_first_touch_others_use_pages_free_of_charge_and_lose_them_to_the_owner() {
     let mut pager = Pager::new(10, MemoryBackend::new(10));
     let (first, own) = tenant(&mut pager, Contract::hard(4), 4);

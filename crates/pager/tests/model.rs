@@ -512,6 +512,7 @@ impl Model {
             .map(|view| self.area(view.area).pages.len() as u32)
             .sum();
         let most = tenant.contract.frames.saturating_add(tenant.contract.swap);
+        let unmanageable = area.sharing == Sharing::Plain && tenant.contract.kind == Kind::Firm;
         let result = self.pager.attach(tenant.id, area.id);
         if let Ok(id) = result {
             self.views.push(View {
@@ -525,6 +526,7 @@ impl Model {
         match result {
             Ok(_) => {
                 prop_assert!(!tenant.ending && attached + pages <= most);
+                prop_assert!(!unmanageable);
                 // What it keeps now has these pages in it.
                 let fits = self.kept(tenant.id) < tenant.contract.frames;
                 prop_assert!(area.lock.is_none() || fits);
@@ -535,6 +537,7 @@ impl Model {
                 let gone = area.abandoned || (going && !sharers.is_empty());
                 prop_assert!(tenant.ending || gone);
             }
+            Err(Refused::Unmanaged) => prop_assert!(unmanageable),
             Err(Refused::Attached) => prop_assert!(self.sharers(area.id).contains(&tenant.id)),
             Err(Refused::Swap { needed, left }) => {
                 prop_assert_eq!((needed, left), (pages, most - attached));
