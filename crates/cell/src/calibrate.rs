@@ -74,7 +74,8 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
     let mut held = BTreeMap::new();
 
     progress("the end of an empty tenant");
-    let empty = bench.end_of(EMPTY)?.max(end_after_a_pause(effort)?);
+    let after_a_pause = end_after_a_pause(WAITS, effort)?;
+    let empty = bench.end_of(EMPTY)?.max(after_a_pause);
 
     progress("linear memory");
     let memories = bench.per_unit(MEMORIES, &[], 15)?;
@@ -105,7 +106,9 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
     );
 
     progress("programs");
-    let store = bench.per_unit(TASKS, &[], TASKS_STARTED)?;
+    let store = bench.per_unit(&tasks(FOR_A_MILLISECOND), &[], TASKS_STARTED)?;
+    let waiting = end_after_a_pause(&tasks(FOR_EVER), effort)?;
+    let store = store.max(waiting.saturating_sub(after_a_pause) / TASKS_STARTED);
     held.insert(Held::Store.name().to_owned(), store);
 
     progress("descriptors");
@@ -272,20 +275,8 @@ impl Bench {
         };
         let cooler = bench.compile(&cooler())?;
         // The handle is not needed: it runs as long as the cell does.
-        bench.start(&cooler, &[])?;
+        start(&bench.cell, &cooler, &[])?;
         Ok(bench)
-    }
-
-    fn start(&self, program: &Arc<Program>, dirs: &[Directory]) -> Result<TenantHandle> {
-        Ok(self.cell.start_tenant(StartRequest {
-            program: program.clone(),
-            lease: lease_of_measurements(),
-            surroundings: Surroundings {
-                args: vec!["calibrate".to_owned()],
-                dirs: dirs.to_vec(),
-                ..Surroundings::default()
-            },
-        })?)
     }
 
     /// Median cost of ending a tenant that runs `text` to its end, ps.
@@ -306,7 +297,7 @@ impl Bench {
     }
 
     fn end_once(&self, program: &Arc<Program>, dirs: &[Directory]) -> Result<u64> {
-        let ended = self.start(program, dirs)?.wait()?;
+        let ended = start(&self.cell, program, dirs)?.wait()?;
         if ended.exit != Exit::Code(0) {
             bail!("a calibration program ended with {:?}", ended.exit);
         }
@@ -324,7 +315,7 @@ impl Bench {
         };
         let mut samples = Vec::new();
         for _ in 0..4 * self.samples {
-            let tenant = self.start(&spin, &[])?;
+            let tenant = start(&self.cell, &spin, &[])?;
             let before = taken();
             tenant.kill();
             tenant.wait()?;
@@ -348,19 +339,28 @@ impl Bench {
     }
 }
 
-/// Median cost of ending a tenant that waits, in a cell that has done nothing for [`PAUSE`], ps.
-fn end_after_a_pause(effort: Effort) -> Result<u64> {
+fn start(cell: &Cell, program: &Arc<Program>, dirs: &[Directory]) -> Result<TenantHandle> {
+    Ok(cell.start_tenant(StartRequest {
+        program: program.clone(),
+        lease: lease_of_measurements(),
+        surroundings: Surroundings {
+            // Its tasks have more than that.
+            args: vec!["calibrate".to_owned()],
+            dirs: dirs.to_vec(),
+            ..Surroundings::default()
+        },
+    })?)
+}
+
+/// Median cost of ending a tenant that runs `text` and waits for ever, in a cell that has done nothing for [`PAUSE`], ps.
+fn end_after_a_pause(text: &str, effort: Effort) -> Result<u64> {
     let cell = Cell::start(CellConfig::new(Profile::free()))?;
     let program = cell
-        .compile(WAITS.as_bytes())
+        .compile(text.as_bytes())
         .context("a calibration program")?;
     let mut ends = Vec::new();
     for _ in 0..effort.samples().div_ceil(5) {
-        let tenant = cell.start_tenant(StartRequest {
-            program: program.clone(),
-            lease: lease_of_measurements(),
-            surroundings: Surroundings::default(),
-        })?;
+        let tenant = start(&cell, &program, &[])?;
         std::thread::sleep(PAUSE);
         tenant.kill();
         ends.push(tenant.wait()?.reclaimed.returned.cpu_ns);
@@ -448,9 +448,11 @@ fn instances(count: u64) -> String {
     )
 }
 
-/// Starts tasks that block; with an argument, it is such a task.
+/// Starts tasks that block, and then does `last`; with an argument, it is such a task.
 const TASKS_STARTED: u64 = 16;
-const TASKS: &str = r#"(module
+fn tasks(last: &str) -> String {
+    format!(
+        r#"(module
   (import "leasehold_kernel" "task_start" (func $start (param i32 i32) (result i64)))
   (import "leasehold_kernel" "semaphore_create" (func $create (param i32) (result i64)))
   (import "leasehold_kernel" "semaphore_down" (func $down (param i32) (result i64)))
@@ -460,19 +462,26 @@ const TASKS: &str = r#"(module
     (func $poll (param i32 i32 i32 i32) (result i32)))
   (memory (export "memory") 1)
   (data (i32.const 0) "t\00")
+  (func $block (drop (call $down (i32.wrap_i64 (call $create (i32.const 0))))))
   (func (export "_start") (local $n i32)
     (drop (call $args (i32.const 16) (i32.const 20)))
-    (if (i32.gt_u (i32.load (i32.const 16)) (i32.const 1))
-      (then (drop (call $down (i32.wrap_i64 (call $create (i32.const 0)))))))
+    (if (i32.gt_u (i32.load (i32.const 16)) (i32.const 1)) (then (call $block)))
     (loop $next
       (if (i64.lt_s (call $start (i32.const 0) (i32.const 2)) (i64.const 0)) (then unreachable))
       (br_if $next (i32.lt_u
         (local.tee $n (i32.add (local.get $n) (i32.const 1)))
-        (i32.const 16))))
-    ;; Sleep for a millisecond: the tasks get to run and block.
+        (i32.const {TASKS_STARTED}))))
+    {last}))"#
+    )
+}
+
+const FOR_EVER: &str = "(call $block)";
+
+/// So that the tasks get to run and block.
+const FOR_A_MILLISECOND: &str = "
     (i32.store (i32.const 80) (i32.const 1))
     (i64.store (i32.const 88) (i64.const 1000000))
-    (drop (call $poll (i32.const 64) (i32.const 256) (i32.const 1) (i32.const 512)))))"#;
+    (drop (call $poll (i32.const 64) (i32.const 256) (i32.const 1) (i32.const 512)))";
 
 /// Opens the directory that it was given again and again.
 const DESCRIPTORS_OPENED: u64 = 256;
