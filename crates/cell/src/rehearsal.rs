@@ -16,7 +16,7 @@ use crate::host::io::pool::Promise;
 use crate::host::preview1::state::{Environment, State};
 use crate::local::{self, Local};
 use crate::mappings;
-use crate::memory::DataSet;
+use crate::memory::{self, DataSet};
 use crate::meter::Held;
 use crate::outline::{Limits, Outline};
 use crate::profile::Profile;
@@ -99,8 +99,8 @@ impl Rehearsal {
     /// data sets, and closes them. Not on a cell's thread.
     ///
     /// # Errors
-    /// As [`Cell::start_tenant`](crate::Cell::start_tenant), but for the processor and for reservations of memory, which
-    /// other tests are for.
+    /// As [`Cell::start_tenant`](crate::Cell::start_tenant), but for the processor and for what the host has of memory,
+    /// which other tests are for.
     pub fn start(&mut self, start: &RehearsedStart<'_>) -> Result<(), StartError> {
         let RehearsedStart {
             lease,
@@ -140,6 +140,8 @@ impl Rehearsal {
             is_called: false,
             has_backtraces: false,
         };
+        let pages = u32::try_from(outline.image_pages).unwrap_or(u32::MAX);
+        memory::check_image(&lease.memory, pages).map_err(StartError::Memory)?;
         local::enter(Local::new(&self.config, self.io.clone()));
         let begun = self.begin(&outline, start);
         local::leave();

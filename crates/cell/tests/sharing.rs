@@ -7,7 +7,10 @@ mod common;
 use common::lease;
 use common::paged::{self, Held, PAGE, end, paged, until};
 use leasehold_cell::steps::StepUse;
-use leasehold_cell::{Cell, Exit, Lease, StartError, StartRequest, Surroundings, TenantHandle};
+use leasehold_cell::{
+    Cell, Exit, Lease, Rehearsal, RehearsedStart, StartError, StartRequest, Surroundings,
+    TenantHandle,
+};
 use leasehold_lease::SharedPages;
 use leasehold_pager::{Account, Counts, Technique};
 use std::path::PathBuf;
@@ -272,6 +275,23 @@ fn a_lock_that_does_not_fit_the_reservation_is_refused_before_the_program_runs()
     let expected =
         "the reservation must be larger than the 259 pages locked or needed at once, it has 256";
     assert!(why.contains(expected), "{why}");
+    // A rehearsal says the same, and that one frame more is enough.
+    let directory = tempfile::tempdir().expect("directory");
+    let program = directory.path().join("reader.wat");
+    std::fs::write(&program, reader(None)).expect("written");
+    let rehearse = |frames| {
+        Rehearsal::new(common::profile()).start(&RehearsedStart {
+            program: &program,
+            lease: &paging(frames, SharedPages::Lock),
+            surroundings: &Surroundings::default(),
+            has_store: false,
+            is_handler: false,
+            calls: 0,
+        })
+    };
+    let foretold = rehearse(size).expect_err("too small");
+    assert!(foretold.to_string().contains(expected), "{foretold}");
+    rehearse(size + 4).expect("enough");
     // Nothing is left of it: all frames can be had.
     let all = start(
         &held.cell,

@@ -43,7 +43,7 @@ pub use unheld::Unheld;
 pub(crate) use data::{DataSet, Mapped, map_data};
 pub(crate) use paged::{Ahead, Memories, claim, detach, for_tenant, make_ahead};
 pub(crate) use parts::Left;
-pub(crate) use shared::{Joining, join_image, lock_step, shared};
+pub(crate) use shared::{Joining, check_image, join_image, lock_step, shared};
 pub(crate) use state::Tenancy;
 pub(crate) use tenancy::{admit, end, lend, page_class, reserve_step, restore, usage};
 pub(crate) use transfer::{AwaitedTransfer, begin_poll, end_poll, fetch_pages};

@@ -11,7 +11,7 @@ use super::areas::{Content, Key, SharedArea};
 use super::attaching::Attaching;
 use super::parts::{Part, Prepared};
 use super::state::{CellMemory, with};
-use leasehold_lease::SharedPages;
+use leasehold_lease::{Memory as MemoryLease, SharedPages};
 use leasehold_pager::{
     AreaId, AttachmentId, Ending, PageNumber, Refused, ReservationId, Sharing, Technique,
 };
@@ -88,11 +88,7 @@ impl CellMemory {
         if sharing == SharedPages::Lock {
             // Before anything has changed.
             let mine = self.paging.account(reservation)?;
-            let needed = mine.kept.saturating_add(source.pages + AT_ONCE - 1);
-            if mine.size <= needed {
-                let size = mine.size;
-                return Err(Refused::TooSmall { needed, size }.into());
-            }
+            fits_locked(mine.size, mine.kept, source.pages)?;
         }
         let joining = match sharing {
             SharedPages::None => self.make_area(reservation, None, source),
@@ -284,6 +280,31 @@ impl CellMemory {
         });
         joined
     }
+}
+
+/// Whether a reservation of `size` frames has room for so many more locked pages, beside those that it keeps.
+fn fits_locked(size: u32, kept: u32, pages: u32) -> Result<(), Refused> {
+    let needed = kept.saturating_add(pages).saturating_add(AT_ONCE - 1);
+    match size <= needed {
+        true => Err(Refused::TooSmall { needed, size }),
+        false => Ok(()),
+    }
+}
+
+/// Whether a lease has room for an image of so many pages, if it is to be locked: what [`join_image`] tests first.
+///
+/// # Errors
+/// What is needed, and what there is.
+pub(crate) fn check_image(lease: &MemoryLease, pages: u32) -> Result<(), String> {
+    let locks = lease
+        .paging
+        .is_some_and(|paging| paging.shared == SharedPages::Lock);
+    if !locks || pages == 0 {
+        return Ok(());
+    }
+    let frames = lease.reserve.get() / leasehold_pager::PAGE;
+    let fits = fits_locked(u32::try_from(frames).unwrap_or(u32::MAX), 0, pages);
+    fits.map_err(|refused| why("the initial memory of the program", &refused.into()))
 }
 
 /// Makes the tenant of this top-level group share the image of its program, as its lease states;
