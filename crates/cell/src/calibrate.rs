@@ -448,8 +448,9 @@ fn instances(count: u64) -> String {
     )
 }
 
-/// Starts tasks that block, and then does `last`; with an argument, it is such a task.
 const TASKS_STARTED: u64 = 16;
+
+/// Starts tasks that block, and then does `last`; with an argument, it is such a task.
 fn tasks(last: &str) -> String {
     format!(
         r#"(module

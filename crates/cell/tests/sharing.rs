@@ -279,19 +279,24 @@ fn a_lock_that_does_not_fit_the_reservation_is_refused_before_the_program_runs()
     let directory = tempfile::tempdir().expect("directory");
     let program = directory.path().join("reader.wat");
     std::fs::write(&program, reader(None)).expect("written");
-    let rehearse = |frames| {
+    let rehearse = |bytes| {
         Rehearsal::new(common::profile()).start(&RehearsedStart {
             program: &program,
-            lease: &paging(frames, SharedPages::Lock),
+            lease: &paged::paging(2_000_000, bytes, 8 << 20, SharedPages::Lock),
             surroundings: &Surroundings::default(),
             has_store: false,
             is_handler: false,
             calls: 0,
         })
     };
-    let foretold = rehearse(size).expect_err("too small");
+    let foretold = rehearse(size * PAGE).expect_err("too small");
     assert!(foretold.to_string().contains(expected), "{foretold}");
-    rehearse(size + 4).expect("enough");
+    // A part of a page is a frame.
+    let enough = (size + 3) * PAGE + 1;
+    rehearse(enough).expect("enough");
+    rehearse(enough - 1).expect_err("too small");
+    let lease = paged::paging(2_000_000, enough, 8 << 20, SharedPages::Lock);
+    end(&start(&held.cell, &reader(None), lease));
     // Nothing is left of it: all frames can be had.
     let all = start(
         &held.cell,

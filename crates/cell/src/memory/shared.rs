@@ -302,7 +302,7 @@ pub(crate) fn check_image(lease: &MemoryLease, pages: u32) -> Result<(), String>
     if !locks || pages == 0 {
         return Ok(());
     }
-    let frames = lease.reserve.get() / leasehold_pager::PAGE;
+    let frames = lease.reserve.get().div_ceil(leasehold_pager::PAGE);
     let fits = fits_locked(u32::try_from(frames).unwrap_or(u32::MAX), 0, pages);
     fits.map_err(|refused| why("the initial memory of the program", &refused.into()))
 }
