@@ -292,9 +292,10 @@ fn a_lock_that_does_not_fit_the_reservation_is_refused_before_the_program_runs()
     let foretold = rehearse(size * PAGE).expect_err("too small");
     assert!(foretold.to_string().contains(expected), "{foretold}");
     // A part of a page is a frame.
-    let enough = (size + 3) * PAGE + 1;
+    let step = 1024;
+    let enough = (size + 3) * PAGE + step;
     rehearse(enough).expect("enough");
-    rehearse(enough - 1).expect_err("too small");
+    rehearse(enough - step).expect_err("too small");
     let lease = paged::paging(2_000_000, enough, 8 << 20, SharedPages::Lock);
     end(&start(&held.cell, &reader(None), lease));
     // Nothing is left of it: all frames can be had.
