@@ -683,9 +683,13 @@ fn groups(effort: Effort) -> Result<(u64, u64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::{calibrate, check, host_page};
+    use super::{FOR_EVER, TASKS_STARTED, calibrate, check, host_page, start, tasks};
     use crate::calibrate::effort::Effort;
+    use crate::cell::Cell;
+    use crate::config::CellConfig;
     use crate::meter::Held;
+    use crate::profile::Profile;
+    use std::time::Duration;
 
     #[test]
     fn every_cost_of_this_host_is_measured() {
@@ -705,6 +709,18 @@ mod tests {
         assert!(profile.median_ps.scrub > 0 && profile.median_ps.arena_page > 0);
         let kill = profile.kill.expect("measured");
         assert!(kill.p50_ns > 0 && profile.kill_ns() == kill.bound_ns());
+    }
+
+    #[test]
+    fn as_many_tasks_wait_as_their_cost_is_divided_by() {
+        let cell = Cell::start(CellConfig::new(Profile::free())).expect("a cell");
+        let program = cell.compile(tasks(FOR_EVER).as_bytes());
+        let tenant = start(&cell, &program.expect("a program"), &[]).expect("a tenant");
+        std::thread::sleep(Duration::from_millis(200));
+        tenant.kill();
+        let scrubbed = tenant.wait().expect("an end").reclaimed.scrubbed;
+        // Each waits for an object of its own, and so does the program that started them.
+        assert_eq!(scrubbed, TASKS_STARTED + 1);
     }
 
     #[test]
