@@ -1,7 +1,9 @@
 //! Exit codes: each failure of Leasehold itself has one that no ordinary program uses.
 
 use leasehold_cell::memory::Unheld;
+use leasehold_front::FrontError;
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 
 /// Shown under `--help`.
@@ -46,6 +48,18 @@ impl Failure {
 }
 
 impl Failure {
+    /// Why the listeners of a lease file cannot be had.
+    pub(crate) fn of_front(error: &FrontError, leases: &Path) -> Self {
+        let message = format!("{}: {error}", leases.display());
+        match error {
+            FrontError::Unreadable { .. } => Self::Missing(message),
+            FrontError::Address { .. } | FrontError::Thread(_) => {
+                Self::Host(anyhow::anyhow!(message))
+            }
+            _ => Self::Configuration(message),
+        }
+    }
+
     /// The same of one of several tenants.
     pub(crate) fn of_tenant(self, name: &str) -> Self {
         self.at(&format!("tenant.{name}"))

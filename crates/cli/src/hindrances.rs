@@ -12,6 +12,7 @@ use crate::stores::Stores;
 use leasehold_cell::memory;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{DescriptorsRefused, Rehearsal, RehearsedStart};
+use leasehold_front::check_certificates;
 use leasehold_lease::{LeaseFile, Listener, TenantSpec};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -103,6 +104,9 @@ impl Hindrances {
             if let Err(refused) = rehearsal.listen(listener.connections) {
                 let message = no_descriptors(start.leases, listener, &refused);
                 all.add(None, Failure::Configuration(message));
+            }
+            if let Err(error) = check_certificates(listener) {
+                all.add(None, Failure::of_front(&error, start.leases));
             }
         }
         for tenant in &file.tenants {

@@ -25,7 +25,7 @@ use crate::up::memory::Areas;
 use crate::up::{Running, report};
 use leasehold_cell::{Cell, DescriptorPromise, Input, Surroundings};
 use leasehold_confine::Thread;
-use leasehold_front::{Drained, Front, FrontError, Options, Sampling, Site, Sockets};
+use leasehold_front::{Drained, Front, Options, Sampling, Site, Sockets};
 use leasehold_lease::{Http, LeaseFile, Listener, Nanoseconds, TenantSpec};
 use leasehold_node::trace::{Begin, Endpoint, Exporter};
 use leasehold_node::view::EventKind;
@@ -204,7 +204,7 @@ fn operate(
     let (keeper, changes) = state::open(arguments.state.as_deref(), &arguments.leases, &mut file)?;
     let reached = reached::reached(&file, stated, Origin::File(&arguments.leases));
     let saves = keeper.as_ref().map(Keeper::saves);
-    let of_file = |error| unusable(&arguments.leases, &error);
+    let of_file = |error| Failure::of_front(&error, &arguments.leases);
     let stores = Stores::open(&reached, Origin::File(&arguments.leases))?;
     let prepared = Prepared::read(&reached, Origin::File(&arguments.leases))?;
     let collector = arguments.collector()?;
@@ -489,17 +489,6 @@ fn around(spec: &TenantSpec, stores: &Stores, outgoing: &Requests) -> Surroundin
         stdin: Input::Empty,
         outgoing: outgoing.of(spec),
         ..surroundings(spec, stores)
-    }
-}
-
-fn unusable(path: &Path, error: &FrontError) -> Failure {
-    let message = format!("{}: {error}", path.display());
-    match error {
-        FrontError::Unreadable { .. } => Failure::Missing(message),
-        FrontError::Address { .. } | FrontError::Thread(_) => {
-            Failure::Host(anyhow::anyhow!(message))
-        }
-        _ => Failure::Configuration(message),
     }
 }
 

@@ -342,6 +342,10 @@ fn what_cannot_be_served_is_named_before_anything_starts() {
         66,
         &["listener.main.tls: cannot read ", "none.pem"],
     );
+    let admitted = tls.command("admit", &[]).output().expect("runs");
+    let text = String::from_utf8_lossy(&admitted.stdout);
+    assert_eq!(admitted.status.code(), Some(1), "{text}");
+    assert!(text.contains("listener.main.tls: cannot read "), "{text}");
     let twice = Leases::new(
         "",
         &[(

@@ -54,4 +54,5 @@ pub use latency::{Distribution, Latency};
 pub use listening::{Listening, Sockets};
 pub use site::{Counts, Site, SiteSnapshot};
 pub use tally::Connections;
+pub use tls::check_certificates;
 pub use trace::{Sampling, Trace};

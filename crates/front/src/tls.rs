@@ -57,6 +57,14 @@ pub(crate) fn configuration(listener: &Listener) -> Result<Option<Arc<ServerConf
     Ok(Some(Arc::new(config)))
 }
 
+/// Reads the certificates of a listener.
+///
+/// # Errors
+/// When a file cannot be read, or a certificate fits neither its key nor its host.
+pub fn check_certificates(listener: &Listener) -> Result<(), FrontError> {
+    configuration(listener).map(drop)
+}
+
 fn certified(
     listener: &Listener,
     files: &Certificate,
