@@ -19,7 +19,6 @@ use leasehold_wasm::image::{Image, PAGE};
 use leasehold_wasm::inventory::Inventory;
 pub use leasehold_wasm::limits::{MAX_DATA_BYTES, MAX_INSTANCES, MAX_PROGRAM_BYTES};
 use leasehold_wasm::load_limits::LoadSize;
-use wasmparser::Parser;
 use wasmtime::Engine;
 
 use crate::code_space::{CodeRoom, CodeSpace};
@@ -179,8 +178,8 @@ impl Program {
         if let Some(reach) = look.remembered(notes) {
             return Ok(reach);
         }
-        let reach = with_outline(path, |binary, inventory| {
-            Reach::of_binary(binary, &inventory)
+        let reach = with_outline(path, |outlined| {
+            Reach::of_binary(outlined.binary(), &outlined.inventory())
         })?;
         look.remember(&reach, notes);
         Ok(reach)
@@ -282,10 +281,14 @@ impl Program {
     ///
     /// # Errors
     ///
-    /// `Read`, and what keeps the file from being WebAssembly.
-    pub(crate) fn inventory_in(path: &Path) -> Result<(Inventory, bool), ProgramError> {
-        with_outline(path, |binary, inventory| {
-            Ok((inventory, Parser::is_component(binary)))
+    /// `Read`, and what would keep it from being compiled for this entry, but for what only its function bodies show.
+    pub(crate) fn inventory_in(
+        path: &Path,
+        entry: Entry,
+    ) -> Result<(Inventory, bool), ProgramError> {
+        with_outline(path, |outlined| {
+            outlined.check(entry)?;
+            Ok((outlined.inventory(), outlined.is_component()))
         })
     }
 

@@ -20,7 +20,7 @@ use crate::memory::{self, DataSet};
 use crate::meter::Held;
 use crate::outline::{Limits, Outline};
 use crate::profile::Profile;
-use crate::program::Program;
+use crate::program::{Entry, Program, ProgramError};
 use crate::start_error::{Demands, StartError};
 use crate::surroundings::Surroundings;
 use crate::wasi::filesystem::files::FileSystem;
@@ -31,7 +31,7 @@ use leasehold_lease::Lease;
 use leasehold_pager_linux::Limits as AreaLimits;
 use leasehold_slots::stack_class::StackClass;
 use leasehold_wasm::inventory::Inventory;
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use wasmtime_wasi::ResourceTable;
@@ -45,8 +45,8 @@ pub struct Rehearsal {
     mappings: mappings::Rehearsed,
     /// Of the tenants until now.
     threads: Vec<Promise>,
-    /// What the programs take from the beginning, and whether they are components; `None` for those that cannot be read.
-    programs: HashMap<PathBuf, Option<(Inventory, bool)>>,
+    /// What the programs take from the beginning, and whether they are components, of those that can be run so.
+    programs: HashMap<(PathBuf, Entry), (Inventory, bool)>,
 }
 
 /// A start to be rehearsed.
@@ -89,10 +89,13 @@ impl Rehearsal {
             .add(limit::Demand::of_listener(connections))
     }
 
-    /// Whether the program of a start could be read, so far as it decides about the start. Of another one, as much is
-    /// tested as holds for any program.
-    pub fn reads(&mut self, program: &Path) -> bool {
-        self.program(program).is_some()
+    /// Tests the program of a start: whether it could be loaded, as far as that is known without a look at its function
+    /// bodies. The start of another one can be rehearsed as well: as much is tested as holds for any program.
+    ///
+    /// # Errors
+    /// `Read`, and why it would not be loaded.
+    pub fn check_program(&mut self, start: &RehearsedStart<'_>) -> Result<(), ProgramError> {
+        self.program(start).map(drop)
     }
 
     /// Rehearses the start of one more tenant beside those that could be started until now. Opens its directories and
@@ -107,7 +110,7 @@ impl Rehearsal {
             surroundings,
             ..
         } = start;
-        let (inventory, is_component) = self.program(start.program).unwrap_or_default();
+        let (inventory, is_component) = self.program(start).unwrap_or_default();
         surroundings.check_lengths()?;
         if lease.memory.paging.is_some() && is_component {
             surroundings.check_paged(lease)?;
@@ -199,13 +202,19 @@ impl Rehearsal {
         }
     }
 
-    fn program(&mut self, path: &Path) -> Option<(Inventory, bool)> {
-        if let Some(known) = self.programs.get(path) {
-            return *known;
-        }
-        let read = Program::inventory_in(path).ok();
-        self.programs.insert(path.to_owned(), read);
-        read
+    fn program(&mut self, start: &RehearsedStart<'_>) -> Result<(Inventory, bool), ProgramError> {
+        let entry = match start.is_handler {
+            true => Entry::Handler,
+            false => Entry::Command,
+        };
+        Ok(
+            match self.programs.entry((start.program.to_owned(), entry)) {
+                hash_map::Entry::Occupied(known) => *known.get(),
+                hash_map::Entry::Vacant(free) => {
+                    *free.insert(Program::inventory_in(start.program, entry)?)
+                }
+            },
+        )
     }
 }
 

@@ -7,11 +7,11 @@ use crate::guard::{Guard, check_stores};
 use crate::leases;
 use crate::mounts::Mounts;
 use crate::output::plain;
-use crate::run::{failure, surroundings};
+use crate::run::{failure, surroundings, unloaded};
 use crate::stores::Stores;
 use leasehold_cell::memory;
 use leasehold_cell::profile::Profile;
-use leasehold_cell::{DescriptorsRefused, Rehearsal, RehearsedStart};
+use leasehold_cell::{DescriptorsRefused, ProgramError, Rehearsal, RehearsedStart, Surroundings};
 use leasehold_front::check_certificates;
 use leasehold_lease::{LeaseFile, Listener, TenantSpec};
 use serde_json::{Value, json};
@@ -110,14 +110,24 @@ impl Hindrances {
             }
         }
         for tenant in &file.tenants {
-            if !rehearsal.reads(&tenant.component) {
-                all.untested.push(format!(
+            let surroundings = surroundings(tenant, &Stores::default());
+            let start = rehearsed(tenant, &surroundings);
+            match rehearsal.check_program(&start) {
+                Ok(()) => {}
+                Err(ProgramError::Read { .. }) => all.untested.push(format!(
                     "tenant.{}: what its program begins with: it cannot be read",
                     tenant.name
-                ));
+                )),
+                Err(error) => {
+                    let failure = unloaded(&error, &tenant.component);
+                    all.add(Some(&tenant.name), failure.of_tenant(&tenant.name));
+                }
             }
-            let rehearsed = places(tenant).and_then(|()| rehearse(&mut rehearsal, tenant));
-            if let Err(failure) = rehearsed {
+            let begun = places(tenant).and_then(|()| {
+                let begun = rehearsal.start(&start);
+                begun.map_err(|error| failure(error).of_tenant(&tenant.name))
+            });
+            if let Err(failure) = begun {
                 all.add(Some(&tenant.name), failure);
             }
         }
@@ -190,19 +200,15 @@ pub(crate) fn no_descriptors(
     format!("{file}: listener.{name}.connections: found {found}: {refused}")
 }
 
-fn rehearse(rehearsal: &mut Rehearsal, tenant: &TenantSpec) -> Result<(), Failure> {
-    let surroundings = surroundings(tenant, &Stores::default());
-    let start = RehearsedStart {
+/// What a tenant of a file asks for when it is started.
+fn rehearsed<'a>(tenant: &'a TenantSpec, surroundings: &'a Surroundings) -> RehearsedStart<'a> {
+    let outgoing = tenant.outgoing.as_ref();
+    RehearsedStart {
         program: &tenant.component,
         lease: &tenant.lease,
-        surroundings: &surroundings,
+        surroundings,
         has_store: tenant.keyvalue.is_some(),
         is_handler: tenant.http.is_some(),
-        calls: tenant
-            .outgoing
-            .as_ref()
-            .map_or(0, |lease| lease.concurrency),
-    };
-    let rehearsed = rehearsal.start(&start);
-    rehearsed.map_err(|error| failure(error).of_tenant(&tenant.name))
+        calls: outgoing.map_or(0, |lease| lease.concurrency),
+    }
 }

@@ -573,13 +573,18 @@ fn loaded(
     result: Result<Arc<Program>, ProgramError>,
     path: &Path,
 ) -> Result<Arc<Program>, Failure> {
-    result.map_err(|error| match &error {
+    result.map_err(|error| unloaded(&error, path))
+}
+
+/// Why a program cannot be run.
+pub(crate) fn unloaded(error: &ProgramError, path: &Path) -> Failure {
+    match error {
         ProgramError::Read { source, .. } if source.kind() == std::io::ErrorKind::NotFound => {
             Failure::Missing(format!("no such program: {}", path.display()))
         }
         ProgramError::Read { .. } => Failure::Missing(error.to_string()),
         _ => Failure::Program(format!("{}: {error}", path.display())),
-    })
+    }
 }
 
 pub(crate) fn failure(error: StartError) -> Failure {

@@ -667,6 +667,13 @@ fn where_no_budget_in_the_period_is_useful_admit_says_which_region_is_needed() {
 
 /// What `admit` says of a start, and what `up` refuses, of a file with this cell and tenant.
 fn refused_start(cell: &str, rest: &str) -> (Value, String) {
+    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guests/hello.wasm");
+    assert!(program.exists(), "run `make guests`");
+    refused_start_of(&program, cell, rest)
+}
+
+/// The same of another program.
+fn refused_start_of(program: &Path, cell: &str, rest: &str) -> (Value, String) {
     static PROFILE: OnceLock<TempDir> = OnceLock::new();
     let profile = PROFILE.get_or_init(|| {
         // No other user can write to it.
@@ -674,8 +681,6 @@ fn refused_start(cell: &str, rest: &str) -> (Value, String) {
         std::fs::write(place.path().join("profile.json"), calibrated::profile()).expect("written");
         place
     });
-    let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/guests/hello.wasm");
-    assert!(program.exists(), "run `make guests`");
     let leases = Leases::new(&format!(
         "{cell}[tenant.a]\ncomponent = {program:?}\n{rest}\n"
     ));
@@ -706,7 +711,7 @@ fn refused_start(cell: &str, rest: &str) -> (Value, String) {
     ]);
     let error = String::from_utf8_lossy(&up.stderr).into_owned();
     assert_eq!(
-        matches!(up.status.code(), Some(66 | 77 | 78)),
+        matches!(up.status.code(), Some(65 | 66 | 77 | 78)),
         !fits,
         "{json}\n{error}"
     );
@@ -773,6 +778,35 @@ fn what_up_refuses_before_a_tenant_runs_is_refused_by_admission_in_the_same_word
         for said in [reason, &error] {
             assert!(said.contains(word), "no {word:?} in {said}");
         }
+    }
+}
+
+#[test]
+fn a_program_that_up_does_not_load_is_refused_by_admission_in_the_same_words() {
+    let directory = tempfile::tempdir().expect("directory");
+    let program = directory.path().join("program.wat");
+    for (text, word) in [
+        (r#"(module (func (export "_start")))"#, None),
+        ("(module)", Some("does not export the function _start")),
+        (
+            r#"(module (import "env" "f" (func)) (func (export "_start")))"#,
+            Some("nothing here offers env::f"),
+        ),
+        ("(component)", Some("does not export wasi:cli/run")),
+        ("hello", Some("WebAssembly")),
+        (r#"(module (func (export "_start")"#, Some("expected `)`")),
+    ] {
+        std::fs::write(&program, text).expect("written");
+        let (start, error) = refused_start_of(&program, "", "reclaim = { budget = \"10ms\" }");
+        let Some(word) = word else {
+            assert_eq!(start["fits"], true, "{start}");
+            continue;
+        };
+        let reason = start["refusals"][0]["reason"].as_str().expect("a reason");
+        assert!(reason.contains(word), "no {word:?} in {reason}");
+        let first = reason.lines().next().expect("a line");
+        assert!(error.contains(first), "no {first:?} in {error}");
+        assert_eq!(start["untested"], Value::Array(Vec::new()), "{start}");
     }
 }
 

@@ -105,7 +105,7 @@ impl Form {
 }
 
 /// How a tenant runs a program.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Entry {
     /// From its entry point, once: `_start`, or `run` of `wasi:cli/run`.
     Command,

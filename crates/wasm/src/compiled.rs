@@ -159,54 +159,8 @@ impl Compiled {
     ) -> Result<Compiled, ProgramError> {
         let _turn = compile_threads::turn();
         let (binary, survey) = checked(bytes)?;
-        let component = Parser::is_component(&binary);
-        check_imports(component, &survey.imports)?;
-        match entry {
-            Entry::Command => check_entry(component, &survey.exports)?,
-            Entry::Handler => check_handler(&survey.exports)?,
-            Entry::Exports => {}
-        }
-        let count = survey.inventory.instances;
-        if count > MAX_INSTANCES {
-            return Err(ProgramError::TooManyInstances { count });
-        }
-        let count = survey.inlined_bytes;
-        if count > MAX_INLINED_BYTES {
-            let what = "bytes of component sections, as often as they are instantiated";
-            let most = MAX_INLINED_BYTES;
-            return Err(ProgramError::TooManyParts { what, count, most });
-        }
-        let count = survey.adapted_parts;
-        if count > MAX_ADAPTED_PARTS {
-            let what =
-                "parts of what components pass each other, as often as they are instantiated";
-            let most = MAX_ADAPTED_PARTS;
-            return Err(ProgramError::TooManyParts { what, count, most });
-        }
-        let bytes = survey.inventory.data_bytes;
-        if bytes > MAX_DATA_BYTES {
-            return Err(ProgramError::TooMuchData { bytes });
-        }
-        let count = survey.inventory.elements;
-        if count > MAX_SET_ELEMENTS {
-            return Err(ProgramError::TooManyElements { count });
-        }
-        let count = survey.inventory.passive_elements;
-        if count > ELEMENTS.most {
-            let (what, most) = ("elements in passive segments", ELEMENTS.most);
-            return Err(ProgramError::TooManyParts { what, count, most });
-        }
-        let evaluated = survey.inventory.elements + count;
-        for (cap, count) in [
-            (GLOBALS, survey.inventory.globals),
-            (SEGMENTS, survey.inventory.segments),
-            (COMPONENTS, survey.inventory.components),
-        ] {
-            if count > cap.most {
-                let (what, most) = (cap.what, cap.most);
-                return Err(ProgramError::TooManyParts { what, count, most });
-            }
-        }
+        check_survey(entry, Parser::is_component(&binary), &survey)?;
+        let evaluated = survey.inventory.elements + survey.inventory.passive_elements;
         let (binary, image) = match form.worth() {
             None => (binary, None),
             Some(_) => {
@@ -239,7 +193,7 @@ impl Compiled {
             false => Cow::Borrowed(&*binary),
         };
         compile_threads::make().map_err(ProgramError::Threads)?;
-        let code = if component {
+        let code = if Parser::is_component(&binary) {
             Code::Component(Component::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
         } else {
             Code::Module(Module::from_binary(engine, &binary).map_err(ProgramError::Engine)?)
@@ -277,19 +231,52 @@ impl Compiled {
     }
 }
 
-/// Passes on the binary form of the program in a file, and what a run of it takes, without compiling it. Its function
-/// bodies are not looked at: it may be refused for them yet.
+/// A program as far as it is known without a look at its function bodies: it may be refused for them yet.
+#[derive(Debug)]
+pub struct Outlined<'a> {
+    binary: Cow<'a, [u8]>,
+    survey: Survey,
+}
+
+impl Outlined<'_> {
+    /// Its binary form.
+    pub fn binary(&self) -> &[u8] {
+        &self.binary
+    }
+
+    /// What a run of it takes.
+    pub fn inventory(&self) -> Inventory {
+        self.survey.inventory
+    }
+
+    /// Whether it is a component.
+    pub fn is_component(&self) -> bool {
+        Parser::is_component(&self.binary)
+    }
+
+    /// What would keep it from being compiled for this entry: imports that nothing offers, no such entry, too many of
+    /// something.
+    ///
+    /// # Errors
+    ///
+    /// `World`, `NoEntry`, `NoHandler`, and those that say of what there is too much.
+    pub fn check(&self, entry: Entry) -> Result<(), ProgramError> {
+        check_survey(entry, self.is_component(), &self.survey)
+    }
+}
+
+/// Passes on the outline of the program in a file, without compiling it.
 ///
 /// # Errors
 ///
 /// `Read`, what keeps the file from being WebAssembly, and those of `take`.
 pub fn with_outline<T>(
     path: &Path,
-    take: impl FnOnce(&[u8], Inventory) -> Result<T, ProgramError>,
+    take: impl FnOnce(&Outlined<'_>) -> Result<T, ProgramError>,
 ) -> Result<T, ProgramError> {
     let bytes = read(path)?;
     let (binary, survey) = outlined(&bytes)?;
-    take(&binary, survey.inventory)
+    take(&Outlined { binary, survey })
 }
 
 fn read(path: &Path) -> Result<Vec<u8>, ProgramError> {
@@ -364,6 +351,56 @@ fn to_binary(bytes: &[u8]) -> Result<Cow<'_, [u8]>, ProgramError> {
     wat::parse_str(text)
         .map(Into::into)
         .map_err(|error| ProgramError::of_text(&error.to_string()))
+}
+
+/// The checks of a program that need no more than what it declares.
+fn check_survey(entry: Entry, component: bool, survey: &Survey) -> Result<(), ProgramError> {
+    check_imports(component, &survey.imports)?;
+    match entry {
+        Entry::Command => check_entry(component, &survey.exports)?,
+        Entry::Handler => check_handler(&survey.exports)?,
+        Entry::Exports => {}
+    }
+    let count = survey.inventory.instances;
+    if count > MAX_INSTANCES {
+        return Err(ProgramError::TooManyInstances { count });
+    }
+    let bytes = survey.inventory.data_bytes;
+    if bytes > MAX_DATA_BYTES {
+        return Err(ProgramError::TooMuchData { bytes });
+    }
+    let count = survey.inventory.elements;
+    if count > MAX_SET_ELEMENTS {
+        return Err(ProgramError::TooManyElements { count });
+    }
+    let inlined = (
+        "bytes of component sections, as often as they are instantiated",
+        MAX_INLINED_BYTES,
+        survey.inlined_bytes,
+    );
+    let adapted = (
+        "parts of what components pass each other, as often as they are instantiated",
+        MAX_ADAPTED_PARTS,
+        survey.adapted_parts,
+    );
+    let passive = (
+        "elements in passive segments",
+        ELEMENTS.most,
+        survey.inventory.passive_elements,
+    );
+    let globals = (GLOBALS.what, GLOBALS.most, survey.inventory.globals);
+    let segments = (SEGMENTS.what, SEGMENTS.most, survey.inventory.segments);
+    let components = (
+        COMPONENTS.what,
+        COMPONENTS.most,
+        survey.inventory.components,
+    );
+    for (what, most, count) in [inlined, adapted, passive, globals, segments, components] {
+        if count > most {
+            return Err(ProgramError::TooManyParts { what, count, most });
+        }
+    }
+    Ok(())
 }
 
 fn check_imports(component: bool, imports: &[String]) -> Result<(), ProgramError> {
