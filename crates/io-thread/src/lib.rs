@@ -7,6 +7,7 @@
 //! 2. **Turns are shared out by processor time.** In a round each [share](Share) has an equal part: a tenant with
 //!    a hundred tasks has no larger one than a tenant with one. A thread with nothing else to do
 //!    refuses no work.
+//!    What a [reservation](Share::reserving) pays for goes first.
 //! 3. **Each turn has a payer**, which is told what it took, the waking of the thread included.
 //! 4. **The thread keeps off the core of the cell** that it works for, where it may run on another.
 //!
@@ -18,6 +19,7 @@
 //! | how long others may keep it waiting for a processor | `wait` |
 //! | what a poll takes from its socket before others have their turn | `slice` |
 //! | equal shares of the thread's time | `rounds` |
+//! | which tasks go before others | `urgent` |
 //! | which tenant is charged for a poll | `meter` |
 //!
 //! ```
@@ -60,6 +62,7 @@ mod meter;
 mod rounds;
 mod slice;
 mod start;
+mod urgent;
 mod wait;
 
 pub use meter::{Metered, Payer, keep_rounds};

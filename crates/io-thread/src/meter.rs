@@ -5,6 +5,7 @@
 //! [round](crate::rounds) where its payer has to.
 
 use crate::rounds::{Place, Rounds, Share};
+use crate::urgent::{self, TaskWaker};
 use pin_project_lite::pin_project;
 use rustix::time::{ClockId, clock_gettime};
 use std::cell::Cell;
@@ -69,6 +70,8 @@ pin_project! {
         payer: Rc<P>,
         // In the line of its payer's share.
         place: Place,
+        // What wakes it. It is urgent if a reservation paid for the last poll.
+        waker: TaskWaker,
         #[pin]
         task: F,
     }
@@ -80,9 +83,19 @@ impl<P: Payer, F> Metered<P, F> {
         Self {
             payer,
             place: Place::default(),
+            waker: TaskWaker::new(),
             task,
         }
     }
+}
+
+/// Whether a task makes room for one that a reservation pays for: it goes to the end of the queue.
+fn makes_room(payer: &impl Payer, context: &Context<'_>) -> bool {
+    let makes_room = urgent::one_was_woken() && payer.with_share(|share| share.reserved_ns() == 0);
+    if makes_room {
+        context.waker().wake_by_ref();
+    }
+    makes_room
 }
 
 /// Whether a task has to wait for the next round; it is woken then.
@@ -103,16 +116,21 @@ impl<P: Payer, F: Future> Future for Metered<P, F> {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.project();
-        if waits(&**this.payer, this.place, context) {
+        let waker = this.waker.polled(context.waker());
+        let payer = &**this.payer;
+        if waits(payer, this.place, context) || makes_room(payer, context) {
             return Poll::Pending;
         }
         this.payer.begin();
         POLL.set(POLL.get() + 1);
-        let result = this.task.poll(context);
+        let result = this.task.poll(&mut Context::from_waker(waker));
         this.payer.end();
         let now = used();
         let ns = now.saturating_sub(LAST.replace(now));
-        ROUNDS.with(|rounds| this.payer.with_share(|share| rounds.charge(share, ns)));
+        this.payer.with_share(|share| {
+            ROUNDS.with(|rounds| rounds.charge(share, ns));
+            this.waker.set_urgent(share.reserved_ns() > 0);
+        });
         this.payer.charge(ns);
         result
     }
@@ -202,6 +220,52 @@ mod tests {
             other.await.expect("a task").expect("a byte");
             crowd.polls.get() - crowd.most
         })
+    }
+
+    /// How many polls of ordinary tasks pass before one that a reservation pays for goes on, which another
+    /// thread woke.
+    fn polls_before_an_urgent_one(tasks: usize) -> usize {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .on_thread_park(idle)
+            .build()
+            .expect("a runtime");
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            tokio::task::spawn_local(keep_rounds());
+            let polls = Rc::new(Cell::new(0));
+            let (send, receive) = tokio::sync::oneshot::channel();
+            let mut send = Some(send);
+            for number in 0..tasks {
+                let polls = polls.clone();
+                let mut send = send.take_if(|_| number == 0);
+                let ordinary = poll_fn(move |context| {
+                    polls.set(polls.get() + 1);
+                    if polls.get() > 2 * tasks
+                        && let Some(send) = send.take()
+                    {
+                        let other = std::thread::spawn(move || send.send(()));
+                        other.join().expect("a thread").expect("sent");
+                        polls.set(0);
+                    }
+                    context.waker().wake_by_ref();
+                    Poll::<()>::Pending
+                });
+                tokio::task::spawn_local(Metered::new(Rc::<Share>::default(), ordinary));
+            }
+            let reserved = Rc::new(Share::reserving(1, 5));
+            let urgent = async move {
+                receive.await.expect("sent");
+                polls.get()
+            };
+            let urgent = tokio::task::spawn_local(Metered::new(reserved, urgent));
+            urgent.await.expect("a task")
+        })
+    }
+
+    #[test]
+    fn what_a_reservation_pays_for_waits_for_the_poll_that_is_under_way_and_no_others() {
+        for tasks in [1, 20, 200] {
+            assert_eq!(polls_before_an_urgent_one(tasks), 0, "{tasks} tasks");
+        }
     }
 
     #[test]

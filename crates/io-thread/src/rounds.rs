@@ -6,6 +6,7 @@
 //!
 //! A share with a [reservation](Share::reserving) has a part of each round of its own, and does not wait for
 //! the end of a round while it has some of that left: it waits for about a round, however many others there are.
+//! What it does not use of its parts adds up over [`KEPT_ROUNDS`], since a request may need several parts at once.
 //!
 //! What waits stands in the line of its share, and a round calls one of each line at a time: the next is called when the
 //! one before it has had its turn, and the share has some of its part left. So what a round costs grows with the shares that
@@ -24,6 +25,9 @@ use std::task::{Context, Poll, Waker};
 
 /// Processor time of a round, ns: some tens of steps.
 const ROUND_NS: u64 = 500_000;
+/// Over how many rounds the parts of a reservation add up: others are delayed by so many rounds at most, once, by
+/// all reservations together.
+const KEPT_ROUNDS: u64 = 4;
 
 /// What a tenant used in a round, or whatever else has an equal part. Only the I/O thread changes it.
 #[derive(Debug, Default)]
@@ -32,6 +36,8 @@ pub struct Share {
     used_ns: AtomicU64,
     /// What it has of each round whatever others do, ns.
     reserved_ns: u64,
+    /// What was left of that after it last used something, and of rounds before, ns.
+    left_ns: AtomicU64,
 }
 
 impl Share {
@@ -119,10 +125,10 @@ impl Rounds {
 
     /// Whether a task of this share has to wait for the next round.
     pub(crate) fn is_late(&self, share: &Share) -> bool {
-        let used = self.used_by(share);
-        if used < share.reserved_ns {
+        if self.left_of_reservation(share) > 0 {
             return false;
         }
+        let used = self.used_by(share);
         let part = ROUND_NS / self.active.get().max(self.active_before.get()).max(1);
         self.is_over.get() || used >= part
     }
@@ -133,6 +139,14 @@ impl Rounds {
             true => share.used_ns.load(Ordering::Relaxed),
             false => 0,
         }
+    }
+
+    /// What a share has left of its reservation, ns.
+    fn left_of_reservation(&self, share: &Share) -> u64 {
+        let rounds = self.number.get() - share.round.load(Ordering::Relaxed);
+        let added = share.reserved_ns * rounds.min(KEPT_ROUNDS);
+        let left = share.left_ns.load(Ordering::Relaxed) + added;
+        left.min(KEPT_ROUNDS * share.reserved_ns)
     }
 
     /// Puts a task at the end of its share's line, unless it stands there. It is woken when its turn has come.
@@ -171,6 +185,8 @@ impl Rounds {
     pub(crate) fn charge(&self, share: &Share, ns: u64) {
         let number = self.number.get();
         let used = self.used_by(share);
+        let left = self.left_of_reservation(share).saturating_sub(ns);
+        share.left_ns.store(left, Ordering::Relaxed);
         if share.round.swap(number, Ordering::Relaxed) != number {
             self.active.set(self.active.get() + 1);
         }
@@ -232,7 +248,7 @@ impl Rounds {
 
 #[cfg(test)]
 mod tests {
-    use super::{Place, ROUND_NS, Rounds, Share};
+    use super::{KEPT_ROUNDS, Place, ROUND_NS, Rounds, Share};
     use std::sync::Arc;
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::task::{Context, Wake, Waker};
@@ -316,18 +332,30 @@ mod tests {
     }
 
     #[test]
-    fn a_share_with_a_reservation_does_not_wait_for_a_round_while_it_has_some_of_its_part_left() {
+    fn a_share_with_a_reservation_does_not_wait_for_a_round_while_it_has_some_of_its_parts_left() {
         let rounds = Rounds::new();
         let (reserved, other) = (Share::reserving(4, 20), Share::default());
-        rounds.charge(&other, ROUND_NS);
-        assert!(rounds.is_late(&other) && rounds.is_late(&Share::default()));
-        assert!(!rounds.is_late(&reserved));
-        rounds.charge(&reserved, ROUND_NS / 5 - 1);
-        assert!(!rounds.is_late(&reserved));
-        rounds.charge(&reserved, 1);
-        assert!(rounds.is_late(&reserved));
-        keep(&rounds);
-        assert!(!rounds.is_late(&reserved));
+        let part = ROUND_NS / 5;
+        let use_up = |parts: u64| {
+            rounds.charge(&other, ROUND_NS);
+            assert!(rounds.is_late(&other) && rounds.is_late(&Share::default()));
+            assert!(!rounds.is_late(&reserved));
+            rounds.charge(&reserved, parts * part - 1);
+            assert!(!rounds.is_late(&reserved));
+            rounds.charge(&reserved, 1);
+            assert!(rounds.is_late(&reserved), "{parts} parts");
+            keep(&rounds);
+        };
+        // The first round has one part, and what is not used is kept, for some rounds.
+        use_up(1);
+        use_up(1);
+        for (unused, parts) in [(1, 2), (2, 3), (3, KEPT_ROUNDS), (9, KEPT_ROUNDS), (0, 1)] {
+            for _ in 0..unused {
+                rounds.charge(&other, ROUND_NS);
+                keep(&rounds);
+            }
+            use_up(parts);
+        }
     }
 
     /// Notes its number when it is woken.
