@@ -532,11 +532,12 @@ struct Listing {
     result: usize,
 }
 
-/// Checks that a range lies in the memory. A pointer that does not fit is an errno here, not a trap.
+/// Checks that a range lies in the memory.
 fn inside(memory: WasmMemory, caller: &Caller<'_, Guest>, start: usize, length: usize) -> Answer {
     match start.checked_add(length) {
         Some(end) if end <= memory.data_size(caller) => Ok(()),
-        _ => Err(Errno::Fault.into()),
+        // Both are 32 bits long.
+        _ => Err(Fail::pointer(start as u32, length as u64)),
     }
 }
 

@@ -8,7 +8,7 @@ use super::descriptors::size_of;
 use super::memory::{fetch, parts};
 use crate::clock;
 use crate::guest::Guest;
-use crate::host::answer::{Answer, to_guest};
+use crate::host::answer::{Answer, Fail, to_guest};
 use crate::host::fs::descriptor::Descriptor;
 use crate::host::yield_point::yield_point;
 use crate::steps::caps;
@@ -176,11 +176,14 @@ async fn poll(caller: &mut Caller<'_, Guest>, lists: &Lists) -> Answer {
     if count == 0 || lists.count > MOST_SUBSCRIPTIONS {
         return Err(Errno::Inval.into());
     }
-    if lists.subscriptions + count * SUBSCRIPTION_BYTES > size
-        || lists.events + count * EVENT_BYTES > size
-        || lists.result as u64 + 4 > size
-    {
-        return Err(Errno::Fault.into());
+    for (start, length) in [
+        (lists.subscriptions, count * SUBSCRIPTION_BYTES),
+        (lists.events, count * EVENT_BYTES),
+        (lists.result as u64, 4),
+    ] {
+        if start + length > size {
+            return Err(Fail::pointer(start as u32, length));
+        }
     }
 
     let now = clock::monotonic_ns();
