@@ -7,6 +7,7 @@ use crate::head::{RequestHead, ResponseHead};
 use crate::limits::ExchangeLimits;
 use crate::shared::Shared;
 use leasehold_crossing::{Received, RingReader, RingWriter};
+use std::any::Any;
 use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
@@ -36,6 +37,8 @@ pub struct GuestHalf {
     shared: Arc<Shared>,
     request: RingReader,
     response: RingWriter,
+    /// What is kept for it by the other side.
+    kept: Option<Arc<dyn Any + Send + Sync>>,
 }
 
 impl GuestHalf {
@@ -48,7 +51,13 @@ impl GuestHalf {
             shared,
             request,
             response,
+            kept: None,
         }
+    }
+
+    /// Keeps something until this half is dropped, by the cell as a rule: what is dropped with it must not wait.
+    pub fn keep(&mut self, what: Arc<dyn Any + Send + Sync>) {
+        self.kept = Some(what);
     }
 
     /// The request's number.

@@ -248,7 +248,18 @@ impl ExchangeBody {
         }
     }
 
+    /// The next piece, which has the place of the exchange until it is sent.
     fn poll(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
+        let next = self.poll_piece(context);
+        match (self.ongoing.place(), &next) {
+            (Some(place), Poll::Ready(_)) => place.given(),
+            (Some(place), Poll::Pending) => place.emptied(),
+            (None, _) => {}
+        }
+        next
+    }
+
+    fn poll_piece(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Frame<Bytes>, Cut>>> {
         if self.over {
             return Poll::Ready(None);
         }
@@ -270,7 +281,11 @@ impl ExchangeBody {
                 if self.is_given() {
                     self.finish();
                 }
-                Poll::Ready(Some(Ok(Frame::data(bytes.into()))))
+                let piece = match self.ongoing.place() {
+                    Some(place) => place.piece(bytes),
+                    None => bytes.into(),
+                };
+                Poll::Ready(Some(Ok(Frame::data(piece))))
             }
             Ok(None) if self.left.is_some_and(|left| left > 0) => {
                 Poll::Ready(Some(Err(self.cut(Cut::Length))))

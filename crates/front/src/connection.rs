@@ -3,6 +3,7 @@
 use crate::access::{Outcome, Record};
 use crate::listening::{Log, Phase, Served};
 use crate::payer::LocalExecutor;
+use crate::place::{Place, Taken};
 use crate::service;
 use crate::site::Site;
 use crate::sources::Admitted;
@@ -26,7 +27,7 @@ use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 /// How long after its deadline a request may still be under way, because its client does not read:
 /// the connection is then closed.
@@ -62,6 +63,8 @@ pub(crate) struct Connection {
     drains_since: Cell<Option<Instant>>,
     /// What was not sent is not to be sent any more.
     is_given_up: Cell<bool>,
+    /// Closes it: a client leaves what others need the room of.
+    hang_up: Arc<Notify>,
     /// The requests that are under way, and their deadlines.
     requests: RefCell<BTreeMap<u64, Option<Instant>>>,
 }
@@ -79,12 +82,18 @@ impl Connection {
             ends_with_bodies: Cell::new(false),
             drains_since: Cell::new(None),
             is_given_up: Cell::new(false),
+            hang_up: Arc::default(),
             requests: RefCell::default(),
         })
     }
 
     pub(crate) const fn remote(&self) -> SocketAddr {
         self.remote
+    }
+
+    /// What closes it.
+    pub(crate) const fn hang_up(&self) -> &Arc<Notify> {
+        &self.hang_up
     }
 
     /// When it is closed, if nothing changes. `None` while the requests that are under way have not
@@ -141,6 +150,8 @@ pub(crate) struct Ongoing {
     connection: Rc<Connection>,
     site: Option<Arc<Site>>,
     under_way: Option<UnderWay>,
+    /// Its place in the host's memory, which the tenant's exchange has.
+    place: Option<Arc<Place>>,
     log: Option<Log>,
     began: Instant,
     due: Cell<Option<Instant>>,
@@ -161,6 +172,7 @@ impl Ongoing {
             connection,
             site: None,
             under_way: None,
+            place: None,
             log,
             began: Instant::now(),
             due: Cell::new(None),
@@ -178,6 +190,25 @@ impl Ongoing {
     /// It goes through a lane.
     pub(crate) fn entered(&mut self, under_way: UnderWay) {
         self.under_way = Some(under_way);
+    }
+
+    /// Its exchange has a place in the host's memory, if there is one.
+    /// Returns what keeps it for the guest's half.
+    pub(crate) fn take_place(&mut self, site: &Site) -> Option<Arc<Taken>> {
+        let hang_up = self.connection.hang_up();
+        self.place = site.places().take(self.record.id, hang_up, Instant::now());
+        self.place.as_ref().map(|place| place.kept())
+    }
+
+    /// The place of its exchange.
+    pub(crate) const fn place(&self) -> Option<&Arc<Place>> {
+        self.place.as_ref()
+    }
+
+    /// The front answers it, and there is no exchange: the client has as much time for the answer as it has for a head.
+    pub(crate) fn replied(&mut self) {
+        (self.under_way, self.place) = (None, None);
+        self.due(Instant::now() + self.connection.header_timeout);
     }
 
     /// The lane that it went through.
@@ -292,6 +323,8 @@ async fn speak<S>(
     let mut http = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let mut armed = connection.deadline().unwrap_or_else(Instant::now);
     let mut timer = pin!(tokio::time::sleep_until(armed.into()));
+    let hang_up = connection.hang_up().clone();
+    let mut hung_up = pin!(hang_up.notified());
     let mut drains = false;
     loop {
         let mut changed = Box::pin(phase.changed());
@@ -301,6 +334,10 @@ async fn speak<S>(
             }
             if changed.as_mut().poll(context).is_ready() {
                 return Poll::Ready(Step::Phase);
+            }
+            if hung_up.as_mut().poll(context).is_ready() {
+                connection.is_given_up.set(true);
+                return Poll::Ready(Step::Over);
             }
             let deadline = connection.deadline();
             if let Some(earlier) = deadline.filter(|deadline| *deadline < armed) {

@@ -21,6 +21,7 @@
 //! | the tenant of a request | `routes`, `site` |
 //! | responses: a guest's head or the front's own answer; the body | `reply`, `body` |
 //! | what is wrong with a request's body | `upload` |
+//! | what exchanges hold until their clients have taken everything | `place` |
 //! | which tenant or client pays for the thread | `payer` |
 //! | what is counted: ends and bytes, latencies | `usage`, `latency` |
 //! | the access log, and traces across services | `access`, `trace` |
@@ -35,6 +36,7 @@ mod front;
 mod latency;
 mod listening;
 mod payer;
+mod place;
 mod reply;
 mod request;
 mod routes;

@@ -57,6 +57,9 @@ async fn answered(
                 headers.append(SERVER_TIMING, value);
             }
             ongoing.record.status = Some(status.as_u16());
+            if let Some(place) = ongoing.place() {
+                place.given();
+            }
             let body = match has_body(parts.method.as_str(), status.as_u16()) {
                 true => ResponseBody::of(traffic, ongoing, reply::stated(&headers)),
                 false => ResponseBody::nothing(traffic, ongoing),
@@ -72,6 +75,7 @@ async fn answered(
     ongoing.record.bytes = reply.text.len() as u64;
     let failure = ongoing.record.failure;
     ongoing.ended(reply.outcome, failure);
+    ongoing.replied();
     let has_body = has_body(parts.method.as_str(), reply.status.as_u16());
     reply.response().map(|text| match has_body {
         true => ResponseBody::Text(text, Box::new(ongoing)),
@@ -169,8 +173,10 @@ async fn respond(
     let lane = under_way.lane().clone();
     payer::pays(&site, &lane);
     ongoing.entered(under_way);
+    let place = ongoing.take_place(&site).ok_or(reply::FULL)?;
     let until = Instant::now() + site.timeout();
-    let (client, guest) = exchange(site.limits(), head, ongoing.record.id);
+    let (client, mut guest) = exchange(site.limits(), head, ongoing.record.id);
+    guest.keep(place);
     lane.offer(guest).map_err(|(_, why)| match why {
         NotTaken::Full => reply::FULL,
         NotTaken::Closed => reply::NOT_RUNNING,

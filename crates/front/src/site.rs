@@ -2,6 +2,7 @@
 
 use crate::access::Outcome;
 use crate::latency::{Distribution, Latency};
+use crate::place::Places;
 use crate::usage::Usage;
 use leasehold_exchange::{ExchangeLimits, Lane, UnderWay};
 use leasehold_io_thread::Share;
@@ -15,6 +16,7 @@ pub struct Site {
     limits: ExchangeLimits,
     timeout: Duration,
     server_timing: bool,
+    places: Arc<Places>,
     lane: Mutex<Option<Arc<Lane>>>,
     share: Share,
     /// It outlives a change of the tenant's limits.
@@ -87,6 +89,10 @@ impl Site {
             },
             timeout: http.timeout.into(),
             server_timing: http.server_timing,
+            places: Places::new(
+                u64::from(http.concurrency) + u64::from(http.queue),
+                http.timeout.into(),
+            ),
             lane: Mutex::new(None),
             share: cpu.map(reserving).unwrap_or_default(),
             usage,
@@ -145,6 +151,11 @@ impl Site {
     pub(crate) fn enter(&self) -> Option<UnderWay> {
         let lane = self.lane.lock().unwrap_or_else(PoisonError::into_inner);
         lane.as_ref().map(Lane::enter)
+    }
+
+    /// Its exchanges' places in the host's memory.
+    pub(crate) const fn places(&self) -> &Arc<Places> {
+        &self.places
     }
 
     /// Its share of the I/O thread.

@@ -118,6 +118,93 @@ fn a_response_without_a_body_has_none_whatever_the_guest_writes() {
     wait_for(all, "five requests are answered");
 }
 
+/// A connection whose client opens a window of so many bytes for each response.
+async fn with_window(node: &Node, bytes: u32) -> http2::SendRequest<Full<Bytes>> {
+    let stream = TcpStream::connect(node.address()).await.expect("connected");
+    let (sender, connection) = http2::Builder::new(TokioExecutor::new())
+        .initial_stream_window_size(bytes)
+        .handshake(TokioIo::new(stream))
+        .await
+        .expect("HTTP/2");
+    tokio::spawn(connection);
+    sender
+}
+
+#[test]
+fn what_clients_do_not_take_has_the_places_of_its_tenant_until_another_client_needs_one() {
+    // With a window, the library is given the body, and the request is over.
+    for window in [0, 1] {
+        let node = Node::start(&lease("", "concurrency = 2\nqueue = 2\ntimeout = \"1s\""));
+        block_on(async {
+            let mut slow = with_window(&node, window).await;
+            let mut untaken = Vec::new();
+            for _ in 0..4 {
+                let response = slow.send_request(get("/hello")).await.expect("a head");
+                assert_eq!(response.status(), 200);
+                untaken.push(response);
+            }
+            let mut other = with_window(&node, 65_535).await;
+            let mut status = async || {
+                let response = other.send_request(get("/hello")).await.expect("a response");
+                response.status()
+            };
+            assert_eq!(status().await, 503, "there is no place");
+            while status().await != 200 {
+                tokio::time::sleep(Duration::from_millis(2)).await;
+            }
+            let gone = slow.send_request(get("/hello")).await;
+            gone.expect_err("the connection is closed");
+        });
+    }
+}
+
+#[test]
+fn a_client_that_takes_what_it_is_given_has_no_place_afterwards() {
+    let node = Node::start(&lease(
+        "",
+        "concurrency = 1\nqueue = 1\nserver_timing = true",
+    ));
+    block_on(async {
+        // Fields of each response are new: the library keeps them, to compress later ones.
+        for _ in 0..3 {
+            let mut sender = with_window(&node, 65_535).await;
+            for _ in 0..20 {
+                let response = sender.send_request(get("/hello")).await;
+                let response = response.expect("a response");
+                assert!(response.headers().contains_key("server-timing"));
+                assert_eq!(text(response).await, "hello");
+            }
+        }
+    });
+}
+
+#[test]
+fn a_client_that_reads_steadily_keeps_its_place() {
+    let node = Node::start(&lease("", "concurrency = 1\nqueue = 1\nwindow = \"4KiB\""));
+    block_on(async {
+        let mut slow = with_window(&node, 1024).await;
+        let body = Full::from(vec![b'x'; 12 * 1024]);
+        let request = Request::post("http://shop.example/echo").body(body);
+        let response = slow.send_request(request.expect("a request")).await;
+        let mut body = response.expect("a head").into_body();
+        let mut other = with_window(&node, 65_535).await;
+        let (mut taken, mut hung) = (0, Vec::new());
+        while let Some(frame) = body.frame().await {
+            taken += frame
+                .expect("a piece")
+                .into_data()
+                .map_or(0, |data| data.len());
+            tokio::time::sleep(Duration::from_millis(200)).await;
+            // These need more places than there are.
+            for _ in 0..2 {
+                hung.push(tokio::spawn(other.send_request(get("/hang"))));
+            }
+        }
+        assert_eq!(taken, 12 * 1024);
+        hung.iter().for_each(tokio::task::JoinHandle::abort);
+    });
+}
+
 #[test]
 fn uploads_that_are_not_read_stop_no_other_request_of_their_connection() {
     let node = Node::start(&lease("", "concurrency = 64\nwindow = \"4KiB\""));
