@@ -134,7 +134,7 @@ async fn with_window(node: &Node, bytes: u32) -> http2::SendRequest<Full<Bytes>>
 fn what_clients_do_not_take_has_the_places_of_its_tenant_until_another_client_needs_one() {
     // With a window, the library is given the body, and the request is over.
     for window in [0, 1] {
-        let node = Node::start(&lease("", "concurrency = 2\nqueue = 2\ntimeout = \"1s\""));
+        let node = Node::start(&lease("", "concurrency = 2\nqueue = 2\ntimeout = \"2s\""));
         block_on(async {
             let mut slow = with_window(&node, window).await;
             let mut untaken = Vec::new();
