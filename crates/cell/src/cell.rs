@@ -3,6 +3,7 @@
 //! The cell itself runs on a thread of its own ([`crate::executor`]); this is the handle that
 //! other threads hold.
 
+use crate::built::Built;
 use crate::calls::{self, Call, CallError, ExportedFunction, PendingCall};
 use crate::clock::monotonic_ns;
 use crate::code_space::CodeSpace;
@@ -304,9 +305,9 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn load(&self, path: &Path) -> Result<Arc<Program>, ProgramError> {
-        let cache = self.code_cache.as_deref();
         let parts = self.engine_of_class(StackClass::SMALLEST)?;
-        self.house(Program::load(&parts.engine, path, cache)?, parts, u64::MAX)
+        let built = self.built(path, Purpose::COMMAND, parts)?;
+        self.house(built, u64::MAX)
     }
 
     /// The digest of the program in a file, as a [program](Program::digest) has it that was loaded from there. With a
@@ -328,11 +329,7 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn load_for(&self, path: &Path, lease: &Lease) -> Result<Arc<Program>, ProgramError> {
-        let cache = self.code_cache.as_deref();
-        let parts = self.engine_for(lease)?;
-        let purpose = Purpose::under(lease, Entry::Command);
-        let program = Program::load_for(purpose, &parts.engine, path, cache)?;
-        self.house(program, parts, lease.memory.code.get())
+        self.load_as(Entry::Command, path, lease)
     }
 
     /// As [`Cell::compile`], for a tenant with this lease.
@@ -340,10 +337,7 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn compile_for(&self, bytes: &[u8], lease: &Lease) -> Result<Arc<Program>, ProgramError> {
-        let parts = self.engine_for(lease)?;
-        let purpose = Purpose::under(lease, Entry::Command);
-        let program = Program::from_bytes_for(purpose, &parts.engine, bytes)?;
-        self.house(program, parts, lease.memory.code.get())
+        self.compile_as(Entry::Command, bytes, lease)
     }
 
     /// As [`Cell::load_for`], a program whose exported functions are [called](TenantHandle::call), instead of one
@@ -352,11 +346,7 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn load_exports(&self, path: &Path, lease: &Lease) -> Result<Arc<Program>, ProgramError> {
-        let cache = self.code_cache.as_deref();
-        let parts = self.engine_for(lease)?;
-        let purpose = Purpose::under(lease, Entry::Exports);
-        let program = Program::load_for(purpose, &parts.engine, path, cache)?;
-        self.house(program, parts, lease.memory.code.get())
+        self.load_as(Entry::Exports, path, lease)
     }
 
     /// As [`Cell::load_exports`], from memory.
@@ -368,10 +358,7 @@ impl Cell {
         bytes: &[u8],
         lease: &Lease,
     ) -> Result<Arc<Program>, ProgramError> {
-        let parts = self.engine_for(lease)?;
-        let purpose = Purpose::under(lease, Entry::Exports);
-        let program = Program::from_bytes_for(purpose, &parts.engine, bytes)?;
-        self.house(program, parts, lease.memory.code.get())
+        self.compile_as(Entry::Exports, bytes, lease)
     }
 
     /// As [`Cell::load_for`], a component that answers HTTP requests: it exports
@@ -380,11 +367,7 @@ impl Cell {
     /// # Errors
     /// Any [`ProgramError`].
     pub fn load_handler(&self, path: &Path, lease: &Lease) -> Result<Arc<Program>, ProgramError> {
-        let cache = self.code_cache.as_deref();
-        let parts = self.engine_for(lease)?;
-        let purpose = Purpose::under(lease, Entry::Handler);
-        let program = Program::load_for(purpose, &parts.engine, path, cache)?;
-        self.house(program, parts, lease.memory.code.get())
+        self.load_as(Entry::Handler, path, lease)
     }
 
     /// As [`Cell::load_handler`], from memory.
@@ -396,22 +379,48 @@ impl Cell {
         bytes: &[u8],
         lease: &Lease,
     ) -> Result<Arc<Program>, ProgramError> {
-        let parts = self.engine_for(lease)?;
-        let purpose = Purpose::under(lease, Entry::Handler);
-        let program = Program::from_bytes_for(purpose, &parts.engine, bytes)?;
-        self.house(program, parts, lease.memory.code.get())
+        self.compile_as(Entry::Handler, bytes, lease)
     }
 
-    /// A program that was compiled by an engine, with its imports resolved, and its memory taken from what the cell has
-    /// for programs: no more of it than `allowed`, bytes.
-    fn house(
+    fn load_as(
         &self,
-        program: Program,
-        parts: &EngineParts,
-        allowed: u64,
+        entry: Entry,
+        path: &Path,
+        lease: &Lease,
     ) -> Result<Arc<Program>, ProgramError> {
-        let program = program.prepare(&parts.linkers)?;
-        program.housed(&self.code, allowed).map(Arc::new)
+        let parts = self.engine_for(lease)?;
+        let built = self.built(path, Purpose::under(lease, entry), parts)?;
+        self.house(built, lease.memory.code.get())
+    }
+
+    fn compile_as(
+        &self,
+        entry: Entry,
+        bytes: &[u8],
+        lease: &Lease,
+    ) -> Result<Arc<Program>, ProgramError> {
+        let parts = self.engine_for(lease)?;
+        let built = Built::from_bytes(Purpose::under(lease, entry), &parts.engine, bytes)?;
+        let built = built.prepared(&parts.linkers)?;
+        self.house(Arc::new(built), lease.memory.code.get())
+    }
+
+    /// What the program in a file is built to, with its imports resolved: what a tenant has already, if one has it.
+    fn built(
+        &self,
+        path: &Path,
+        purpose: Purpose,
+        parts: &EngineParts,
+    ) -> Result<Arc<Built>, ProgramError> {
+        let cache = self.code_cache.as_deref();
+        parts.in_use.get_or_build(self.digest(path)?, purpose, || {
+            Built::load(purpose, &parts.engine, path, cache)?.prepared(&parts.linkers)
+        })
+    }
+
+    /// A program whose memory is taken from what the cell has for programs: no more of it than `allowed`, bytes.
+    fn house(&self, built: Arc<Built>, allowed: u64) -> Result<Arc<Program>, ProgramError> {
+        Program::housed(built, &self.code, allowed).map(Arc::new)
     }
 
     /// The engine of a program that this cell loaded.
@@ -439,7 +448,9 @@ impl Cell {
     /// Any [`ProgramError`].
     pub fn compile(&self, bytes: &[u8]) -> Result<Arc<Program>, ProgramError> {
         let parts = self.engine_of_class(StackClass::SMALLEST)?;
-        self.house(Program::from_bytes(&parts.engine, bytes)?, parts, u64::MAX)
+        let built = Built::from_bytes(Purpose::COMMAND, &parts.engine, bytes)?;
+        let built = built.prepared(&parts.linkers)?;
+        self.house(Arc::new(built), u64::MAX)
     }
 
     /// Starts a tenant, and waits until that has succeeded ([`Cell::begin`]).

@@ -1,5 +1,6 @@
 //! An engine, and what was made for it.
 
+use crate::built::InUse;
 use crate::linkers::Linkers;
 use crate::mappings::Mappings;
 use leasehold_preempt::Companion;
@@ -9,6 +10,7 @@ use wasmtime::Engine;
 pub(crate) struct EngineParts {
     pub(crate) engine: Engine,
     pub(crate) linkers: Linkers,
+    pub(crate) in_use: InUse,
     pub(crate) companion: Companion,
     /// The limit on its pool of stacks.
     pub(crate) _mappings: Mappings,

@@ -5,6 +5,7 @@
 //! program for it, never on the cell's.
 
 use crate::abi;
+use crate::built::InUse;
 use crate::engine_config::engine_config_for;
 use crate::engine_parts::EngineParts;
 use crate::linkers::{Link, Linkers};
@@ -83,6 +84,7 @@ impl Engines {
         let cache = self.cache.as_deref();
         let compile: Compile<'_> = &|engine, text| own_module(engine, text, cache);
         Ok(EngineParts {
+            in_use: InUse::default(),
             companion: Companion::new(&engine, self.mechanism, compile)?,
             linkers: Linkers::new(
                 engine.clone(),

@@ -321,7 +321,7 @@ impl ExecutionTemplate {
                 None => Box::pin(run(store, prepared)),
             }
         };
-        let fiber = Fiber::new(&self.preemption, &self.program, store, run);
+        let fiber = Fiber::new(&self.preemption, self.program.built(), store, run);
         Ok(Running {
             position: Position::start(
                 self.program.reach().making_ns(),

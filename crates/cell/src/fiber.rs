@@ -3,7 +3,7 @@
 //! The engine runs a guest as a future. The future owns the guest's store, and gives it back when it is
 //! ready, so that the store exists whenever the guest can be preempted.
 
-use crate::program::Program;
+use crate::built::Built;
 use leasehold_preempt::{GuestContext, Preemption};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -30,7 +30,7 @@ impl<S: 'static, T> Fiber<S, T> {
     /// The engine's.
     pub(crate) fn new(
         preemption: &Preemption,
-        program: &Arc<Program>,
+        program: &Arc<Built>,
         mut store: Store<S>,
         run: impl FnOnce(Store<S>) -> GuestFuture<S, T>,
     ) -> wasmtime::Result<Self> {

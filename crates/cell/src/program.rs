@@ -4,7 +4,6 @@
 //! bounded by any lease. What a cell instantiates has passed every check here, so that the only
 //! errors left at that point are the lease's.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -21,50 +20,28 @@ pub use leasehold_wasm::limits::{MAX_DATA_BYTES, MAX_INSTANCES, MAX_PROGRAM_BYTE
 use leasehold_wasm::load_limits::LoadSize;
 use wasmtime::Engine;
 
+use crate::built::Built;
 use crate::code_space::{CodeRoom, CodeSpace};
-use crate::linkers::{Linkers, Prepared};
+use crate::linkers::Prepared;
 use crate::outline::Outline;
 use crate::reaches::Look;
-use crate::steps::{Missing, Reach};
+use crate::steps::Reach;
 use leasehold_preempt::{Bodies, GuestProgram};
 
-impl From<Missing> for ProgramError {
-    fn from(Missing(imports): Missing) -> ProgramError {
-        ProgramError::World { imports }
-    }
-}
-
 /// A program that can be instantiated any number of times. Cloning is cheap.
-#[derive(Clone)]
+#[derive(Debug, Clone)]
 pub struct Program {
-    code: Code,
-    code_bytes: u64,
-    form: Form,
-    entry: Entry,
-    bodies: Bodies,
-    inventory: Inventory,
-    reach: Reach,
-    image: Option<Image>,
-    digest: Option<Digest>,
-    /// With its imports resolved, by the cell that it was loaded for.
-    prepared: Option<Prepared>,
-    /// What it takes of that cell's room for programs.
+    built: Arc<Built>,
+    /// What it takes of its cell's room for programs: as much as if it had all for itself.
     _room: Option<Arc<CodeRoom>>,
 }
 
-impl fmt::Debug for Program {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Program {
-            bodies,
-            inventory,
-            image,
-            ..
-        } = self;
-        f.debug_struct("Program")
-            .field("bodies", bodies)
-            .field("inventory", inventory)
-            .field("image", image)
-            .finish_non_exhaustive()
+impl From<Built> for Program {
+    fn from(built: Built) -> Self {
+        Self {
+            built: Arc::new(built),
+            _room: None,
+        }
     }
 }
 
@@ -95,11 +72,7 @@ impl Program {
         path: &Path,
         cache: Option<&CodeCache>,
     ) -> Result<Program, ProgramError> {
-        let look = Look::at(path);
-        let reach = |program: &Compiled| Program::reach_of(engine, program);
-        let (compiled, reach) = Compiled::load(purpose, engine, path, cache, reach)?;
-        look.remember(&reach, cache);
-        Ok(Program::of(compiled, reach).entered_by(purpose.entry))
+        Built::load(purpose, engine, path, cache).map(Program::from)
     }
 
     /// Checks and compiles a module, a component, or the text of either.
@@ -108,52 +81,40 @@ impl Program {
     ///
     /// Any [`ProgramError`] but `Read`.
     pub fn from_bytes(engine: &Engine, bytes: &[u8]) -> Result<Program, ProgramError> {
-        Program::from_bytes_for(Purpose::COMMAND, engine, bytes)
+        Built::from_bytes(Purpose::COMMAND, engine, bytes).map(Program::from)
     }
 
-    /// As [`from_bytes`](Program::from_bytes), for another purpose than running a command.
+    /// A program as it was built, which holds its part of a cell's room for programs, whether others share it or not.
     ///
     /// # Errors
-    ///
-    /// Any [`ProgramError`] but `Read`.
-    pub(crate) fn from_bytes_for(
-        purpose: Purpose,
-        engine: &Engine,
-        bytes: &[u8],
-    ) -> Result<Program, ProgramError> {
-        let compiled = Compiled::from_bytes(purpose, engine, bytes)?;
-        let reach = Program::reach_of(engine, &compiled)?;
-        Ok(Program::of(compiled, reach).entered_by(purpose.entry))
+    /// When it takes more than the lease `allows`, in bytes, or than there is.
+    pub(crate) fn housed(
+        built: Arc<Built>,
+        space: &Arc<CodeSpace>,
+        allows: u64,
+    ) -> Result<Self, ProgramError> {
+        let image = built.image.as_ref();
+        let shown = image.map_or(0, |image| u64::from(image.pages()) * PAGE as u64);
+        let room = space.take(built.code_bytes + shown, allows)?;
+        Ok(Self {
+            built,
+            _room: Some(Arc::new(room)),
+        })
     }
 
-    fn reach_of(engine: &Engine, program: &Compiled) -> Result<Reach, ProgramError> {
-        Ok(Reach::of(engine, &program.code, &program.inventory)?)
-    }
-
-    fn of(compiled: Compiled, reach: Reach) -> Program {
-        let Compiled {
-            code,
-            code_bytes,
-            form,
-            inventory,
-            image,
-            digest,
-        } = compiled;
-        Program {
-            code_bytes,
-            digest,
-            ..Program::new(code, form, inventory, reach, image)
-        }
+    /// What tenants share that run the same.
+    pub(crate) const fn built(&self) -> &Arc<Built> {
+        &self.built
     }
 
     /// Bytes of memory that its machine code takes, with what the engine knows of it.
     pub fn code_bytes(&self) -> u64 {
-        self.code_bytes
+        self.built.code_bytes
     }
 
     /// The digest of the file that it was loaded from, if it was.
     pub fn digest(&self) -> Option<Digest> {
-        self.digest
+        self.built.digest
     }
 
     /// The image that the program in a file would have [apart](Form::ImageApart), without compiling
@@ -194,64 +155,14 @@ impl Program {
         Compiled::load_size(bytes)
     }
 
-    pub(crate) fn new(
-        code: Code,
-        form: Form,
-        inventory: Inventory,
-        reach: Reach,
-        image: Option<Image>,
-    ) -> Program {
-        Program {
-            bodies: bodies_of(&code),
-            code,
-            code_bytes: 0,
-            form,
-            entry: Entry::Command,
-            inventory,
-            reach,
-            image,
-            digest: None,
-            prepared: None,
-            _room: None,
-        }
-    }
-
-    /// The same, which holds its part of a cell's room for programs.
-    ///
-    /// # Errors
-    /// When it takes more than the lease `allows`, in bytes, or than there is.
-    pub(crate) fn housed(self, space: &Arc<CodeSpace>, allows: u64) -> Result<Self, ProgramError> {
-        let image = self.image.as_ref();
-        let shown = image.map_or(0, |image| u64::from(image.pages()) * PAGE as u64);
-        let room = space.take(self.code_bytes + shown, allows)?;
-        Ok(Self {
-            _room: Some(Arc::new(room)),
-            ..self
-        })
-    }
-
-    /// The same, run in one of the ways.
-    fn entered_by(self, entry: Entry) -> Program {
-        let reach = match entry {
-            Entry::Command => self.reach,
-            Entry::Exports => self.reach.with_calls(),
-            Entry::Handler => self.reach.with_requests(),
-        };
-        Program {
-            entry,
-            reach,
-            ..self
-        }
-    }
-
     /// Whether its exported functions are called; if not, it is run from its entry point.
     pub(crate) fn is_called(&self) -> bool {
-        self.entry == Entry::Exports
+        self.built.entry == Entry::Exports
     }
 
     /// Whether it answers requests, in executions that are made for them.
     pub(crate) fn is_handler(&self) -> bool {
-        self.entry == Entry::Handler
+        self.built.entry == Entry::Handler
     }
 
     /// Bytes that one of its host calls may hold under this lease.
@@ -262,10 +173,9 @@ impl Program {
     /// What decides about the beginning of its executions.
     pub(crate) fn outline(&self) -> Outline {
         Outline {
-            inventory: self.inventory,
+            inventory: self.built.inventory,
             image_pages: self
-                .image
-                .as_ref()
+                .image()
                 // Where it is shown, the memory is charged for its pages.
                 .filter(|_| self.is_for_paging())
                 .map_or(0, |image| u64::from(image.pages())),
@@ -304,68 +214,48 @@ impl Program {
 
     /// The engine that compiled it.
     fn engine(&self) -> &Engine {
-        self.code.engine()
+        self.built.engine()
     }
 
-    /// The program with its imports resolved, so that a cell of this engine can start it.
-    ///
-    /// # Errors
-    /// [`Link`](ProgramError::Link).
-    pub(crate) fn prepare(mut self, linkers: &Linkers) -> Result<Program, ProgramError> {
-        self.prepared = Some(
-            linkers
-                .prepare(&self.code, self.entry)
-                .map_err(ProgramError::Link)?,
-        );
-        Ok(self)
-    }
-
-    /// What [`prepare`](Program::prepare) resolved, if that was for a cell of `engine`.
+    /// Its resolved imports, if that was for a cell of `engine`.
     pub(crate) fn prepared_for(&self, engine: &Engine) -> Option<&Prepared> {
         let own = Engine::same(self.engine(), engine);
-        self.prepared.as_ref().filter(|_| own)
+        self.built.prepared.as_ref().filter(|_| own)
     }
 
     /// The host steps that it can reach.
     pub fn reach(&self) -> &Reach {
-        &self.reach
+        &self.built.reach
     }
 
     /// The contents of its memory before its first instruction, if they are not in the code.
     pub fn image(&self) -> Option<&Image> {
-        self.image.as_ref()
+        self.built.image.as_ref()
     }
 
     /// The compiled code.
     pub fn code(&self) -> &Code {
-        &self.code
+        &self.built.code
     }
 
     /// Whether it is a component.
     pub(crate) fn is_component(&self) -> bool {
-        matches!(self.code, Code::Component(_))
+        matches!(self.built.code, Code::Component(_))
     }
 
     /// Whether it was made for tenants that page.
     pub(crate) fn is_for_paging(&self) -> bool {
-        self.form.is_for_paging()
+        self.built.form.is_for_paging()
     }
 
     /// The resources that a run takes before its first instruction.
     pub fn inventory(&self) -> &Inventory {
-        &self.inventory
+        &self.built.inventory
     }
 }
 
 impl GuestProgram for Program {
     fn bodies(&self) -> &Bodies {
-        &self.bodies
-    }
-}
-
-fn bodies_of(code: &Code) -> Bodies {
-    match code {
-        Code::Module(module) => Bodies::of(module.text(), module.functions()),
-        Code::Component(component) => Bodies::of(component.text(), component.functions()),
+        self.built.bodies()
     }
 }

@@ -95,6 +95,59 @@ fn a_cell_holds_no_more_programs_than_it_has_room_for_and_each_no_more_than_its_
     drop(kept);
 }
 
+/// Where the machine code of a program is.
+fn place(program: &Program) -> usize {
+    let image = match program.code() {
+        Code::Module(module) => module.image_range(),
+        Code::Component(component) => component.image_range(),
+    };
+    image.start.addr()
+}
+
+#[test]
+fn tenants_of_the_same_program_share_its_code_and_each_pays_for_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = |name: &str| directory.path().join(name);
+    let text = r#"(module (memory 1) (func (export "_start")))"#;
+    for name in ["a.wat", "b.wat"] {
+        std::fs::write(path(name), text).expect("writable");
+    }
+    std::fs::write(path("c.wat"), text.replace("memory 1", "memory 2")).expect("writable");
+    let bytes = load(text).expect("valid").code_bytes();
+    let mut config = CellConfig::new(Profile::free());
+    config.code = Some(4 * bytes);
+    let cell = Cell::start(config).expect("a cell");
+    let lease = Lease::default();
+    let first = cell.load_for(&path("a.wat"), &lease).expect("valid");
+    let same = cell.load_for(&path("b.wat"), &lease).expect("valid");
+    assert_eq!(place(&first), place(&same), "whatever its file is called");
+    let called = cell.load_exports(&path("a.wat"), &lease).expect("valid");
+    assert_ne!(
+        place(&first),
+        place(&called),
+        "it is entered in another way"
+    );
+    let other = cell.load_for(&path("c.wat"), &lease).expect("valid");
+    assert_ne!(place(&first), place(&other));
+    let refused = cell.load_for(&path("a.wat"), &lease).expect_err("full");
+    assert!(
+        matches!(refused, ProgramError::NoCodeSpace { .. }),
+        "{refused}"
+    );
+    drop(same);
+    let same = cell.load_for(&path("a.wat"), &lease).expect("room");
+    // The file counts, not what was read under its name before.
+    drop(called);
+    std::fs::copy(path("c.wat"), path("a.wat")).expect("copied");
+    let changed = cell.load_for(&path("a.wat"), &lease).expect("valid");
+    assert_eq!(place(&changed), place(&other));
+    // What nobody has any more is built again.
+    drop((first, same));
+    let built = cell.load_for(&path("b.wat"), &lease).expect("valid");
+    let again = cell.load_for(&path("b.wat"), &lease).expect("valid");
+    assert_eq!(place(&built), place(&again));
+}
+
 #[test]
 fn what_is_not_webassembly_is_named_so() {
     let engine = engine();

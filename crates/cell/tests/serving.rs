@@ -71,6 +71,32 @@ fn a_large_initial_memory_is_shown_to_each_instance_as_it_was() {
 }
 
 #[test]
+fn tenants_that_share_an_initial_memory_do_not_see_what_the_others_write() {
+    let cell = cell();
+    let start = || {
+        Server::start(
+            &cell,
+            "table.wasm",
+            Lease::default(),
+            at_a_time(4, KINDS[0]),
+        )
+    };
+    let servers = [start(), start()];
+    for _ in 0..10 {
+        // Each request overwrites a part of its memory.
+        for server in &servers {
+            let answer = server.get("/").expect("a response");
+            assert_eq!(answer.text(), "0 of 262144 wrong\n");
+        }
+    }
+    let [first, second] = servers;
+    first.tenant.kill();
+    assert_eq!(first.tenant.wait().expect("ended").exit, Exit::Killed);
+    let answer = second.get("/").expect("a response");
+    assert_eq!(answer.text(), "0 of 262144 wrong\n");
+}
+
+#[test]
 fn a_head_that_is_there_comes_with_the_time_that_its_guest_took() {
     let cell = cell();
     let server = web(&cell, Serving::default());

@@ -90,7 +90,7 @@ impl std::fmt::Debug for CodeCache {
 }
 
 /// A digest of a program's file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Digest(blake3::Hash);
 
 impl Digest {

@@ -49,7 +49,7 @@ impl Code {
 }
 
 /// Where the initial contents of a program's memory are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Form {
     /// In the code, which copies them when it is started.
     Whole,
@@ -118,7 +118,7 @@ pub enum Entry {
 }
 
 /// The use that a program is compiled for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Purpose {
     /// How it is run.
     pub entry: Entry,

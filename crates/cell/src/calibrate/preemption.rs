@@ -166,7 +166,7 @@ impl Bench {
             .instantiate_pre(module)
             .map_err(|error| anyhow!("{error:#}"))?;
         let store = Store::new(&self.engine, ());
-        let fiber = Fiber::new(preemption, &program, store, |store| {
+        let fiber = Fiber::new(preemption, program.built(), store, |store| {
             Box::pin(run(store, instance))
         });
         Ok(Endless(fiber.map_err(|error| anyhow!("{error:#}"))?))

@@ -1,7 +1,7 @@
 //! `cold`: the first request of a program, in several languages.
 //!
-//! Its code was compiled before, as a node keeps it. A tenant is put into a node that runs, or a node is started for
-//! it; `wasmtime serve` has a process for each. The time counts from the command to the whole answer.
+//! Its code was compiled before, as a node keeps it. A tenant is put into a node that runs, where another tenant has the
+//! program or none has, or a node is started for it; `wasmtime serve` has a process for each. The time counts from the command to the whole answer.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -54,8 +54,10 @@ const PROGRAMS: [Program; 3] = [
 /// What has to come before the request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Arm {
-    /// A tenant is put into a node.
+    /// A tenant is put into a node in which no other one has its program.
     Put,
+    /// The same where another one has it, with which it shares code and initial memory.
+    Shared,
     /// A node is started.
     Node,
     /// `wasmtime serve` is started.
@@ -67,6 +69,7 @@ impl Arm {
     const fn name(self) -> &'static str {
         match self {
             Self::Put => "leasehold, a tenant",
+            Self::Shared => "leasehold, another tenant",
             Self::Node => "leasehold, a node",
             Self::Wasmtime => "wasmtime, a process",
         }
@@ -108,7 +111,7 @@ impl Study for Cold {
         let count = if options.quick { QUICK } else { FULL };
         let directory = tempfile::tempdir().context("a directory for lease files")?;
         let wasmtime = wasmtime();
-        let mut arms = vec![Arm::Put, Arm::Node];
+        let mut arms = vec![Arm::Put, Arm::Shared, Arm::Node];
         arms.extend(wasmtime.is_some().then_some(Arm::Wasmtime));
         let path = |program: &Program| {
             let guest = options.guests_dir.join(program.name);
@@ -156,7 +159,7 @@ impl Study for Cold {
 /// What the first requests of a program need.
 struct Setting<'a> {
     guest: PathBuf,
-    /// What the other tenant of a node runs.
+    /// What the other tenant of a node runs, unless it is the same.
     resident: PathBuf,
     directory: &'a Path,
     wasmtime: Option<&'a Path>,
@@ -172,7 +175,7 @@ impl Setting<'_> {
     ) -> Result<Vec<Results>> {
         let compiled = self.compile(program)?;
         // Both have its code then.
-        Node::start(self)?.first()?;
+        Node::start(self, &self.resident)?.first()?;
         let new = |arm: &Arm| Results {
             program: *program,
             arm: *arm,
@@ -183,7 +186,8 @@ impl Setting<'_> {
             progress.at(format!("{}, {}", program.language, arms[arm].name()));
             let took = match arms[arm] {
                 // No node runs beside another one: each has a core of its own.
-                Arm::Put => Node::start(self)?.first()?,
+                Arm::Put => Node::start(self, &self.resident)?.first()?,
+                Arm::Shared => Node::start(self, &self.guest)?.first()?,
                 Arm::Node => {
                     let address = free_address()?;
                     let leases = self.directory.join("cold.toml");
@@ -243,7 +247,7 @@ fn listener(address: std::net::SocketAddr) -> String {
     format!("[listener.main]\naddress = \"{address}\"\n\n")
 }
 
-/// A node that runs, with a tenant that answers to one host only.
+/// A node that runs, with a tenant that answers to one path only.
 struct Node<'a> {
     server: Server,
     socket: PathBuf,
@@ -251,11 +255,11 @@ struct Node<'a> {
 }
 
 impl<'a> Node<'a> {
-    fn start(place: &'a Setting<'a>) -> Result<Self> {
+    fn start(place: &'a Setting<'a>, resident: &Path) -> Result<Self> {
         let address = free_address()?;
         let socket = place.directory.join("cold.sock");
         let leases = place.directory.join("node.toml");
-        let resident = tenant("resident", &place.resident, "/");
+        let resident = tenant("resident", resident, "/");
         fs::write(&leases, listener(address) + &resident)?;
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["serve", "--log", "none", "--grace", "1ms", "--socket"]);
@@ -313,12 +317,16 @@ fn findings(results: &[Results]) -> Vec<Finding> {
     };
     let over =
         |program, arm| Some(median(program, arm)? / median(program, Arm::Wasmtime)?.max(1.0));
-    let mut findings = vec![Finding::at_most(
-        "JavaScript: first answer of a tenant that is put into a node, over that of a process of `wasmtime serve`",
-        Unit::Ratio,
-        over(JAVASCRIPT, Arm::Put),
-        PUT,
-    )];
+    let put = |arm, which| {
+        let name = format!(
+            "JavaScript: first answer of {which} that is put into a node, over that of a process of `wasmtime serve`"
+        );
+        Finding::at_most(name, Unit::Ratio, over(JAVASCRIPT, arm), PUT)
+    };
+    let mut findings = vec![
+        put(Arm::Put, "a tenant"),
+        put(Arm::Shared, "another tenant of the same program"),
+    ];
     findings.extend(PROGRAMS.map(|program| {
         let language = program.language;
         Finding::at_most(
@@ -358,7 +366,9 @@ fn figure(results: &[Results]) -> Figure {
                     .iter()
                     .map(|program| program.language.to_owned())
                     .collect(),
-                series: [Arm::Put, Arm::Node, Arm::Wasmtime].map(series).into(),
+                series: [Arm::Put, Arm::Shared, Arm::Node, Arm::Wasmtime]
+                    .map(series)
+                    .into(),
             },
         }],
     }
