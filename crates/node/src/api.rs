@@ -18,16 +18,18 @@ use crate::logs::Logs;
 use crate::metrics;
 use crate::problem::Problem;
 use crate::view::{Admission, ErrorBody, ErrorKind, Node, Reloaded, Snapshot, Validated};
-use axum::extract::{DefaultBodyLimit, Query, State};
+use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
 use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 use leasehold_lease::LeaseFile;
 use parameters::Parameters;
 use serde::Deserialize;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::oneshot;
 use utoipa::{IntoParams, OpenApi};
@@ -88,8 +90,17 @@ pub fn openapi() -> String {
     description.to_pretty_json().unwrap_or_default()
 }
 
-/// Returns the router of the interface.
+/// Returns the router of the interface. Its routes are made for the first request: to describe them takes some
+/// milliseconds of a processor, which a node that starts needs for its tenants.
 pub fn router(api: Api) -> Router {
+    let made = Arc::new(OnceLock::new());
+    Router::new().fallback(move |request: Request| {
+        let router = made.get_or_init(|| made_router(api.clone())).clone();
+        TowerToHyperService::new(router).call(request)
+    })
+}
+
+fn made_router(api: Api) -> Router {
     let (router, description) = described().split_for_parts();
     let description: Arc<str> = description.to_json().unwrap_or_default().into();
     let parameters = serde_json::from_str(&description).unwrap_or_default();

@@ -8,8 +8,8 @@
 //! Places for connections are few. A connection that has not carried the token gives its place back after a
 //! fixed time, whatever it does; one that has is cut when its client stops reading.
 
-use super::HEAD_BYTES;
 use super::stall::StallLimit;
+use super::{HEAD_BYTES, not_allowed};
 use crate::page::page;
 use crate::token::{Token, TokenError};
 use crate::view::{ErrorBody, ErrorKind, ErrorView};
@@ -117,6 +117,7 @@ impl PageListener {
 fn guarded(interface: Router, token: Token) -> Router {
     interface
         .route("/", get(page))
+        .method_not_allowed_fallback(not_allowed)
         .layer(from_fn_with_state(token, guard))
 }
 
