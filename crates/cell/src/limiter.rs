@@ -6,6 +6,7 @@
 use crate::local;
 use crate::memory::{self, Ahead};
 use crate::meter::Held;
+use crate::refusals::Reservation;
 use crate::steps::caps::{TABLE_ELEMENTS, TABLE_GROWTH};
 use crate::steps::step;
 use crate::steps::watch::mark_instruction;
@@ -232,6 +233,9 @@ impl ResourceLimiter for Limiter {
             tracing::debug!(%error, bytes = growth.bytes, "the host could not grow a memory");
             let (tenant, execution, page) = (self.tenant, self.execution, self.page);
             local::with(|local| {
+                if let Some(enough) = memory::mappings_enough(&error) {
+                    local.record(self.root, Reservation::Mappings, enough);
+                }
                 local.release_memory(tenant, execution, growth.bytes);
                 local.release(tenant, execution, Held::Memory, growth.memories);
                 local.release(tenant, execution, page, growth.pages);

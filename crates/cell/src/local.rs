@@ -299,7 +299,8 @@ impl Local {
         Ok(())
     }
 
-    fn record(&self, root: GroupId, reservation: Reservation, enough: u64) {
+    /// Records that a reservation of a top-level tenant refused something, for which `enough` would have been enough.
+    pub(crate) fn record(&self, root: GroupId, reservation: Reservation, enough: u64) {
         if let Some(account) = self.files.get(&root) {
             account.refusals().record(reservation, enough);
         }

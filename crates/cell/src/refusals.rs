@@ -20,11 +20,13 @@ pub enum Reservation {
     DiskBytes,
     /// `disk.files`.
     DiskFiles,
+    /// `memory.mappings`.
+    Mappings,
 }
 
 impl Reservation {
     /// All of them, in the order of their numbers.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Budget,
         Self::Memory,
         Self::HostMemory,
@@ -32,6 +34,7 @@ impl Reservation {
         Self::OpenFiles,
         Self::DiskBytes,
         Self::DiskFiles,
+        Self::Mappings,
     ];
 }
 

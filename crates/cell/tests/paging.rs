@@ -7,8 +7,8 @@ use common::paged::{self, held};
 use common::{captured, guests, profile};
 use leasehold_cell::memory::{HeldMemory, Swap};
 use leasehold_cell::{
-    Capture, Cell, CellConfig, Directory, Ended, Exit, Input, Lease, Output, StartError,
-    StartRequest, Surroundings, TenantHandle,
+    Capture, Cell, CellConfig, Directory, Ended, Exit, Input, Lease, Output, Refusal, Reservation,
+    StartError, StartRequest, Surroundings, TenantHandle,
 };
 use leasehold_lease::SharedPages;
 use std::io::ErrorKind;
@@ -81,6 +81,27 @@ fn a_tenant_larger_than_its_reservation_finds_what_it_wrote_and_stays_within_its
     assert!(account.balances());
     assert!(counts.major > 0 && counts.evicted > 0, "{counts:?}");
     assert_eq!(counts.robbed, 0);
+}
+
+#[test]
+fn a_growth_that_the_mappings_of_a_lease_refuse_is_named() {
+    const GROWS: &str = r#"(module
+        (memory (export "memory") 1)
+        (func (export "_start")
+          (loop $grow (br_if $grow (i32.ne (memory.grow (i32.const 1)) (i32.const -1))))))"#;
+    let held = held(2 * MIB, 64 * MIB);
+    let mut lease = paging(MIB, 64 * MIB);
+    let paging = lease.memory.paging.as_mut().expect("it pages");
+    paging.mappings = 16;
+    let ended = run(&held.cell, GROWS, lease);
+    assert_eq!(ended.exit, Exit::Code(0));
+    assert!(ended.memory.linear_bytes < 32 * MIB, "{:?}", ended.memory);
+    let refused = Refusal {
+        reservation: Reservation::Mappings,
+        times: 1,
+        enough: 17,
+    };
+    assert_eq!(ended.refusals, [refused]);
 }
 
 #[test]

@@ -59,6 +59,13 @@ fn described(refusal: &Refusal, lease: &Lease) -> (&'static str, String, String)
             let is = lease.disk.files.to_string();
             ("--disk-files", (is, refusal.enough.to_string()))
         }
+        Reservation::Mappings => {
+            let is = lease.memory.paging.map_or(0, |paging| paging.mappings);
+            (
+                "--paging mappings",
+                (is.to_string(), refusal.enough.to_string()),
+            )
+        }
     };
     (name, is, enough)
 }

@@ -36,12 +36,14 @@ pub enum Error {
     #[error("this thread has a pager already")]
     Opened,
     /// The reservation has too few kernel mappings left of its share.
-    #[error("{needed} kernel mappings needed, the reservation has {left} left")]
+    #[error("{needed} kernel mappings needed, the reservation has {left} left of {share}")]
     Mappings {
         /// Mappings that were asked for.
         needed: u32,
         /// Mappings that are left.
         left: u32,
+        /// All that it may cause.
+        share: u32,
     },
     /// Addresses that are not the start of a page, or go beyond the last.
     #[error("{address:#x} with {pages} pages is no range of pages")]

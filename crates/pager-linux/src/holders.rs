@@ -105,10 +105,14 @@ impl Holders {
         self.0.get(&id).map_or(0, |holder| holder.mappings.taken)
     }
 
-    /// Takes mappings for a reservation, or returns how many it has left.
-    pub(crate) fn take_mappings(&mut self, id: ReservationId, n: u32) -> Result<(), u32> {
-        let holder = self.0.get_mut(&id).ok_or(0_u32)?;
-        holder.mappings.take(n)
+    /// Takes mappings for a reservation.
+    ///
+    /// # Errors
+    /// How many it has left, and how many there are in its share.
+    pub(crate) fn take_mappings(&mut self, id: ReservationId, n: u32) -> Result<(), (u32, u32)> {
+        let mappings = &mut self.0.get_mut(&id).ok_or((0, 0))?.mappings;
+        let share = mappings.most.unwrap_or(u32::MAX);
+        mappings.take(n).map_err(|left| (left, share))
     }
 
     pub(crate) fn give_mappings(&mut self, id: ReservationId, n: u32) {

@@ -958,7 +958,11 @@ fn mappings_at(engine: &mut Engine, span: Span) -> u32 {
 /// Takes kernel mappings out of a reservation's share.
 fn take_mappings(engine: &mut Engine, of: ReservationId, needed: u32) -> Result<(), Error> {
     let taken = engine.linux().holders.take_mappings(of, needed);
-    taken.map_err(|left| Error::Mappings { needed, left })
+    taken.map_err(|(left, share)| Error::Mappings {
+        needed,
+        left,
+        share,
+    })
 }
 
 /// Shows an area at its place and has the policy attach it, or changes nothing. Writes to pages

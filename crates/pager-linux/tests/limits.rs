@@ -98,7 +98,7 @@ fn attachments_are_refused_beyond_a_share_and_what_goes_can_come_again() {
                 .expect("an area");
             match addresses.try_attach(&paging, id, area) {
                 Ok(at) => attached.push(at),
-                Err(Error::Mappings { needed, left }) => {
+                Err(Error::Mappings { needed, left, .. }) => {
                     assert!(number == 4 && left < needed, "{number}: {needed} of {left}");
                     paging.discard_area(area).expect("no tenant's");
                     break;

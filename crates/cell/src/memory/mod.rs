@@ -41,6 +41,7 @@ pub use tenancy::{MemoryUse, swap_for};
 pub use unheld::Unheld;
 
 pub(crate) use data::{DataSet, Mapped, map_data};
+pub(crate) use growth::mappings_enough;
 pub(crate) use paged::{Ahead, Memories, claim, detach, for_tenant, make_ahead};
 pub(crate) use parts::Left;
 pub(crate) use shared::{Joining, check_image, join_image, lock_step, shared};
