@@ -6,6 +6,7 @@ use crate::payer::LocalExecutor;
 use crate::place::{Place, Taken};
 use crate::service;
 use crate::site::Site;
+use crate::socket::Socket;
 use crate::sources::Admitted;
 use http::Version;
 use hyper::service::service_fn;
@@ -285,12 +286,15 @@ pub(crate) async fn serve(
 ) {
     let _ = stream.set_nodelay(true);
     let connection = Connection::new(remote, &served);
+    let socket = Socket::new(stream);
+    let closed = socket.closed();
     let stream = Observed {
-        stream: Sliced::new(stream),
+        stream: Sliced::new(socket),
         connection: connection.clone(),
     };
+    let connected = (connection, closed);
     let Some(tls) = served.tls() else {
-        return speak(stream, Agreed::Nothing, connection, served, phase).await;
+        return speak(stream, Agreed::Nothing, connected, served, phase).await;
     };
     let handshake = tokio::time::timeout(served.header_timeout(), tls.accept(stream));
     let mut ending = phase.clone();
@@ -299,7 +303,7 @@ pub(crate) async fn serve(
         accepted = handshake => match accepted {
             Ok(Ok(stream)) => {
                 let agreed = Agreed::named(stream.get_ref().1.alpn_protocol());
-                speak(stream, agreed, connection, served, phase).await;
+                speak(stream, agreed, connected, served, phase).await;
             }
             _ => served.tally().handshake_failed(),
         },
@@ -307,11 +311,11 @@ pub(crate) async fn serve(
     }
 }
 
-/// Speaks HTTP on a connection until it ends, its time is over, or the front ends.
+/// Speaks HTTP on a connection until it ends, its client has gone from a request, its time is over, or the front ends.
 async fn speak<S>(
     stream: S,
     agreed: Agreed,
-    connection: Rc<Connection>,
+    (connection, closed): (Rc<Connection>, impl Future<Output = ()>),
     served: Rc<Served>,
     mut phase: watch::Receiver<Phase>,
 ) where
@@ -325,11 +329,16 @@ async fn speak<S>(
     let mut timer = pin!(tokio::time::sleep_until(armed.into()));
     let hang_up = connection.hang_up().clone();
     let mut hung_up = pin!(hang_up.notified());
+    let (mut closed, mut is_closed) = (pin!(closed), false);
     let mut drains = false;
     loop {
         let mut changed = Box::pin(phase.changed());
         let stepped = poll_fn(|context| {
             if http.as_mut().poll(context).is_ready() {
+                return Poll::Ready(Step::Over);
+            }
+            is_closed = is_closed || closed.as_mut().poll(context).is_ready();
+            if is_closed && !connection.requests.borrow().is_empty() {
                 return Poll::Ready(Step::Over);
             }
             if changed.as_mut().poll(context).is_ready() {
@@ -431,7 +440,7 @@ pin_project! {
     /// A stream whose first bytes of a request are seen.
     struct Observed {
         #[pin]
-        stream: Sliced<TcpStream>,
+        stream: Sliced<Socket>,
         connection: Rc<Connection>,
     }
 

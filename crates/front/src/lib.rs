@@ -16,7 +16,7 @@
 //! |---|---|
 //! | the I/O thread, its start and its end | `front`; why it cannot start: `error` |
 //! | listeners and their sockets | `listening`; certificates: `tls` |
-//! | connections: one, the limits on them, their counts | `connection`, `sources`, `tally` |
+//! | connections: one and its socket, the limits on them, their counts | `connection`, `socket`, `sources`, `tally` |
 //! | a request, from its head to the head of its response | `service`; the head as it crosses: `request` |
 //! | the tenant of a request | `routes`, `site` |
 //! | responses: a guest's head or the front's own answer; the body | `reply`, `body` |
@@ -42,6 +42,7 @@ mod request;
 mod routes;
 mod service;
 mod site;
+mod socket;
 mod sources;
 mod tally;
 mod tls;

@@ -270,6 +270,36 @@ fn a_client_that_goes_is_seen_by_the_guest_at_once() {
 }
 
 #[test]
+fn a_client_that_goes_while_nothing_reads_its_body_has_gone() {
+    let node = Node::start(&lease("", "timeout = \"60s\""));
+    let head = "POST /hang HTTP/1.1\r\nHost: shop.example\r\nContent-Length: 200000\r\n\r\n";
+    let body = vec![b'x'; 200_000];
+    // With the end of its half behind the body, with a reset, and with requests behind it that nothing reads.
+    for (turn, behind) in [(1, ""), (2, ""), (3, "GET /hello HTTP/1.1\r\n")] {
+        let mut client = node.connect();
+        client.send(head);
+        client.0.write_all(&body).expect("sent");
+        client.0.write_all(behind.as_bytes()).expect("sent");
+        wait_for(
+            || node.seen.taken.load(Ordering::SeqCst) == turn,
+            "it is taken",
+        );
+        if turn == 2 {
+            rustix::net::sockopt::set_socket_linger(&client.0, Some(Duration::ZERO)).expect("set");
+        }
+        drop(client);
+        wait_for(
+            || node.seen.abandoned.load(Ordering::SeqCst) == turn,
+            "the exchange is abandoned",
+        );
+    }
+    wait_for(
+        || node.sites[0].counts().of(Outcome::ClientGone) == 3,
+        "the count",
+    );
+}
+
+#[test]
 fn a_request_whose_client_goes_at_once_is_logged() {
     let node = Node::start(&lease("", ""));
     for _ in 0..32 {
