@@ -13,7 +13,7 @@ use leasehold_cell::memory;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{DescriptorsRefused, ProgramError, Rehearsal, RehearsedStart, Surroundings};
 use leasehold_front::check_certificates;
-use leasehold_lease::{LeaseFile, Listener, TenantSpec};
+use leasehold_lease::{Lease, LeaseFile, Listener, TenantSpec};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::path::Path;
@@ -131,6 +131,7 @@ impl Hindrances {
                 all.add(Some(&tenant.name), failure);
             }
         }
+        all.untested.extend(untested_code(file));
         if start.profile.is_none() {
             let unknown = "`reclaim.budget`: there is no profile of this host, which `leasehold calibrate` makes";
             all.untested.push(unknown.to_owned());
@@ -176,6 +177,18 @@ impl Hindrances {
             "untested": self.untested,
         })
     }
+}
+
+/// The limits on machine code that are stated, and smaller than the default: how much a program takes is known when it has
+/// been compiled.
+fn untested_code(file: &LeaseFile) -> Vec<String> {
+    const WHAT: &str = "what the machine code takes is known when it has been compiled";
+    let most = Lease::default().memory.code;
+    let small = |tenant: &&TenantSpec| tenant.lease.memory.code < most;
+    let of_tenants = file.tenants.iter().filter(small);
+    let of_tenants = of_tenants.map(|tenant| format!("tenant.{}.memory.code: {WHAT}", tenant.name));
+    let of_cell = file.code.map(|_| format!("cell.code: {WHAT}"));
+    of_tenants.chain(of_cell).collect()
 }
 
 /// Writes the first lines, and how many more there are.

@@ -822,3 +822,18 @@ fn what_could_not_be_tested_is_said() {
     let text = String::from_utf8(leases.admit(&[]).stdout).expect("text");
     assert_eq!(text.matches("not tested: ").count(), 2, "{text}");
 }
+
+#[test]
+fn stated_limits_on_machine_code_are_said_not_to_be_tested() {
+    let small = tenant("a", "memory = { code = \"64KiB\" }");
+    let leases = Leases::new(&format!(
+        "[cell]\ncode = \"64KiB\"\n{small}{}",
+        tenant("b", "")
+    ));
+    let untested = &leases.json(&[])["start"]["untested"];
+    let untested = untested.as_array().expect("a list");
+    let says = |word: &str| untested.iter().any(|what| what.to_string().contains(word));
+    assert!(says("tenant.a.memory.code: "), "{untested:?}");
+    assert!(says("cell.code: "), "{untested:?}");
+    assert!(!says("tenant.b.memory.code"), "{untested:?}");
+}
