@@ -524,6 +524,37 @@ fn a_tenant_is_replaced_under_load_and_no_request_is_lost() {
     assert!(answered.load(Ordering::Relaxed) > 20);
 }
 
+#[test]
+fn requests_that_wait_when_a_tenant_is_replaced_are_answered_by_its_successor() {
+    let node = Node::start(&[]);
+    let narrow = |version: &str| {
+        table("narrow", "/env", "")
+            .replace("[\"/env\"]", "[\"/env\", \"/sleep\"], concurrency = 1")
+            .replace("NAME = \"narrow\"", &format!("NAME = \"{version}\""))
+    };
+    assert_eq!(node.put("narrow", &narrow("first")).0, Some(0));
+    let load = |what: &str, most: u32| {
+        let tenants = node.json(&["ps"])["tenants"].clone();
+        let tenants = tenants.as_array().expect("a list");
+        let narrow = tenants.iter().find(|tenant| tenant["name"] == "narrow");
+        narrow.expect("it is there")["http"][what] == most
+    };
+    std::thread::scope(|scope| {
+        let slow = scope.spawn(|| node.get("/sleep?ms=3000"));
+        until("a request is under way", || load("active", 1));
+        let waits = [(); 3].map(|()| scope.spawn(|| node.get("/env")));
+        until("others wait", || load("waiting", 3));
+        let (code, _, error) = node.put("narrow", &narrow("second"));
+        assert_eq!(code, Some(0), "{error}");
+        for wait in waits {
+            let (status, answer) = wait.join().expect("an answer");
+            assert_eq!(status, 200, "{answer}");
+            assert!(answer.contains("NAME=second"), "{answer}");
+        }
+        assert_eq!(slow.join().expect("an answer").0, 200);
+    });
+}
+
 /// Another program of the same behaviour, which has to be compiled.
 fn altered(node: &Node, round: u8) {
     let mut bytes = fs::read(node.path("web.wasm")).expect("read");

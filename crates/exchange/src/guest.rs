@@ -4,11 +4,12 @@ use crate::datagram::{self, Frame};
 use crate::failure::Failure;
 use crate::fields::Fields;
 use crate::head::{RequestHead, ResponseHead};
+use crate::lane::{Lane, Passage, UnderWay};
 use crate::limits::ExchangeLimits;
 use crate::shared::Shared;
 use leasehold_crossing::{Received, RingReader, RingWriter};
 use std::any::Any;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub struct GuestHalf {
     response: RingWriter,
     /// What is kept for it by the other side.
     kept: Option<Arc<dyn Any + Send + Sync>>,
+    /// The lane in which it is counted, if it is.
+    passage: Weak<Passage>,
 }
 
 impl GuestHalf {
@@ -52,6 +55,19 @@ impl GuestHalf {
             request,
             response,
             kept: None,
+            passage: Weak::new(),
+        }
+    }
+
+    /// It is this one that is under way.
+    pub fn is_counted_as(&mut self, under_way: &UnderWay) {
+        self.passage = under_way.passage();
+    }
+
+    /// It is counted in another lane, unless the client's side is over.
+    pub(crate) fn goes_through(&self, lane: &Arc<Lane>) {
+        if let Some(passage) = self.passage.upgrade() {
+            passage.turn_to(lane);
         }
     }
 

@@ -2,8 +2,8 @@
 
 use crate::guest::GuestHalf;
 use leasehold_crossing::{Mutex, Queue, Rejected};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 
 /// Why an exchange was not taken into a [`Lane`].
@@ -30,6 +30,8 @@ pub struct Lane {
     charged: AtomicU64,
     /// Exchanges that were or are about to be offered, and are not over.
     under_way: AtomicU64,
+    /// The lane in which exchanges wait instead, since another life of the tenant has the place of this one.
+    heir: OnceLock<Arc<Lane>>,
     /// Exchanges that ended with the execution of the guest, since that was last taken.
     failed: AtomicU64,
     /// What was said of the first of them.
@@ -46,18 +48,41 @@ pub struct Failed {
 }
 
 /// An exchange that is under way, from before it is offered until it is over.
-pub struct UnderWay(Arc<Lane>);
+pub struct UnderWay(Arc<Passage>);
 
 impl UnderWay {
     /// The lane that it goes through.
-    pub const fn lane(&self) -> &Arc<Lane> {
-        &self.0
+    pub fn lane(&self) -> Arc<Lane> {
+        self.0.0.lock().clone()
+    }
+
+    /// For the exchange's half that waits in the lane.
+    pub(crate) fn passage(&self) -> Weak<Passage> {
+        Arc::downgrade(&self.0)
     }
 }
 
-impl Drop for UnderWay {
+/// The lane that an exchange goes through, among whose exchanges it is counted. The cell does not look at it.
+pub(crate) struct Passage(Mutex<Arc<Lane>>);
+
+impl Passage {
+    fn of(lane: &Arc<Lane>) -> Self {
+        lane.under_way.fetch_add(1, Ordering::Acquire);
+        Self(Mutex::new(lane.clone()))
+    }
+
+    /// It goes through another lane. At each instant it is counted in one of them.
+    pub(crate) fn turn_to(&self, lane: &Arc<Lane>) {
+        let mut current = self.0.lock();
+        lane.under_way.fetch_add(1, Ordering::Acquire);
+        current.under_way.fetch_sub(1, Ordering::Release);
+        *current = lane.clone();
+    }
+}
+
+impl Drop for Passage {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Release);
+        self.0.lock().under_way.fetch_sub(1, Ordering::Release);
     }
 }
 
@@ -69,6 +94,7 @@ impl Lane {
             waker: Mutex::new(None),
             charged: AtomicU64::new(0),
             under_way: AtomicU64::new(0),
+            heir: OnceLock::new(),
             failed: AtomicU64::new(0),
             reason: Mutex::new(None),
         }
@@ -102,8 +128,33 @@ impl Lane {
     }
 
     /// Puts an exchange at the end and wakes the tenant; gives it back if it is not taken. O(1).
-    /// An exchange that is offered while the lane is being closed fails, as if it had waited.
-    pub fn offer(&self, exchange: GuestHalf) -> Result<(), (GuestHalf, NotTaken)> {
+    /// An exchange that is offered while the lane is being closed fails, as if it had waited. What is offered after
+    /// the lane was [left](Lane::leave_to) goes to the heir.
+    pub fn offer(self: &Arc<Self>, exchange: GuestHalf) -> Result<(), (GuestHalf, NotTaken)> {
+        if let Some(heir) = self.heir.get() {
+            return self.offer_to(heir, exchange);
+        }
+        self.put(exchange)?;
+        // The queue has passed a fence: either this thread sees the heir, or the one that left the lane to it has seen
+        // the exchange.
+        if self.heir.get().is_some() {
+            self.pass_on();
+        }
+        Ok(())
+    }
+
+    /// Puts an exchange of this lane into another one, among whose exchanges it is counted if that takes it.
+    fn offer_to(
+        self: &Arc<Self>,
+        heir: &Arc<Lane>,
+        exchange: GuestHalf,
+    ) -> Result<(), (GuestHalf, NotTaken)> {
+        exchange.goes_through(heir);
+        heir.offer(exchange)
+            .inspect_err(|(exchange, _)| exchange.goes_through(self))
+    }
+
+    fn put(&self, exchange: GuestHalf) -> Result<(), (GuestHalf, NotTaken)> {
         self.waiting.put(exchange).map_err(|(exchange, rejected)| {
             let why = match rejected {
                 Rejected::Full => NotTaken::Full,
@@ -122,10 +173,33 @@ impl Lane {
         Some(exchange)
     }
 
+    /// From now on exchanges wait in another lane, those that wait already included: another life of the tenant is to
+    /// answer them. What was taken is not concerned. A lane is left once. O(n) in what waits.
+    pub fn leave_to(self: &Arc<Self>, heir: &Arc<Lane>) {
+        if self.heir.set(heir.clone()).is_ok() {
+            fence(Ordering::SeqCst);
+            self.pass_on();
+        }
+    }
+
+    /// Passes on what waits in a lane that was [left](Lane::leave_to): all for which the heir has room. The rest may be
+    /// taken here, or is passed on later.
+    pub fn pass_on(self: &Arc<Self>) {
+        let Some(heir) = self.heir.get() else {
+            return;
+        };
+        while let Some(exchange) = self.waiting.take() {
+            if let Err((exchange, _)) = self.offer_to(heir, exchange) {
+                // If the lane was closed meanwhile, it fails as all that waited.
+                drop(self.put(exchange));
+                return;
+            }
+        }
+    }
+
     /// Counts an exchange that is going to be offered as one that is under way.
     pub fn enter(self: &Arc<Self>) -> UnderWay {
-        self.under_way.fetch_add(1, Ordering::Acquire);
-        UnderWay(self.clone())
+        UnderWay(Arc::new(Passage::of(self)))
     }
 
     /// How many exchanges are under way, those that wait among them.
@@ -143,11 +217,12 @@ impl Lane {
         self.waiting.is_empty()
     }
 
-    /// The tenant is over: what waits fails with [`Failure::Ended`], and nothing is taken any more.
+    /// The tenant is over: what waits and has no heir fails with [`Failure::Ended`], and nothing is taken any more.
     /// O(n) in what waits.
     ///
     /// [`Failure::Ended`]: crate::Failure::Ended
-    pub fn close(&self) {
+    pub fn close(self: &Arc<Self>) {
+        self.pass_on();
         self.waiting.close();
     }
 
@@ -174,7 +249,11 @@ impl Lane {
 
     /// Adds processor time that the I/O thread used on the tenant's behalf, ns.
     pub fn charge(&self, ns: u64) {
-        self.charged.fetch_add(ns, Ordering::Relaxed);
+        match self.heir.get() {
+            // The life whose lane this was may be over.
+            Some(heir) => heir.charge(ns),
+            None => drop(self.charged.fetch_add(ns, Ordering::Relaxed)),
+        }
     }
 
     /// Processor time of the I/O thread since the last call, ns.

@@ -33,6 +33,7 @@
 //!
 //! ```
 //! use leasehold_exchange::{ExchangeLimits, Fields, Lane, Read, RequestHead, ResponseHead, Scheme, exchange};
+//! use std::sync::Arc;
 //! use std::task::{Context, Poll, Waker};
 //!
 //! let limits = ExchangeLimits::default();
@@ -43,7 +44,7 @@
 //!     path_with_query: "/".into(),
 //!     fields: Fields::new(limits.head_bytes),
 //! };
-//! let lane = Lane::new(16);
+//! let lane = Arc::new(Lane::new(16));
 //! let (mut client, guest) = exchange(limits, head, 1);
 //! client.finish_body(None);
 //! lane.offer(guest).unwrap();

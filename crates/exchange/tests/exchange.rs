@@ -2,7 +2,7 @@
 
 use leasehold_exchange::{
     ClientHalf, Closed, ExchangeLimits, Failure, Fields, GuestHalf, Lane, NotTaken, Read,
-    RequestHead, Responded, ResponseHead, Scheme, exchange,
+    RequestHead, Responded, ResponseHead, Scheme, UnderWay, exchange,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -265,7 +265,7 @@ fn a_body_that_the_client_gives_up_is_no_body_that_ended() {
 
 #[test]
 fn a_lane_is_bounded_wakes_its_tenant_and_keeps_the_order() {
-    let lane = Lane::new(2);
+    let lane = Arc::new(Lane::new(2));
     let (woken, waker) = Count::new();
     let clients: Vec<_> = (1..=3)
         .map(|id| {
@@ -292,7 +292,7 @@ fn a_lane_is_bounded_wakes_its_tenant_and_keeps_the_order() {
 
 #[test]
 fn what_waits_for_a_tenant_that_is_over_fails() {
-    let lane = Lane::new(2);
+    let lane = Arc::new(Lane::new(2));
     let (mut client, guest) = made(1);
     lane.offer(guest).expect("room");
     lane.close();
@@ -303,6 +303,74 @@ fn what_waits_for_a_tenant_that_is_over_fails() {
     let (_client, guest) = made(2);
     assert!(matches!(lane.offer(guest), Err((_, NotTaken::Closed))));
     assert!(lane.is_closed() && lane.is_empty());
+}
+
+/// An exchange that waits in a lane, and is counted in it.
+fn waiting(lane: &Arc<Lane>, id: u64) -> (ClientHalf, UnderWay) {
+    let under_way = lane.enter();
+    let (client, mut guest) = made(id);
+    guest.is_counted_as(&under_way);
+    lane.offer(guest).expect("room");
+    (client, under_way)
+}
+
+#[test]
+fn what_waits_for_a_life_that_is_replaced_waits_for_the_next_one() {
+    let [first, second, third] = [0; 3].map(|_| Arc::new(Lane::new(3)));
+    let (_client, under_way) = waiting(&first, 1);
+    let taken = first.take().expect("the first");
+    let waits = [2, 3].map(|id| waiting(&first, id));
+    // On its way when the lane is left.
+    let late = first.enter();
+    let (woken, waker) = Count::new();
+    second.set_waker(&waker);
+    first.leave_to(&second);
+    assert_eq!((first.len(), second.len(), woken.get()), (0, 2, 2));
+    assert_eq!((first.under_way(), second.under_way()), (2, 2));
+    assert!(Arc::ptr_eq(&under_way.lane(), &first));
+    assert!(
+        waits
+            .iter()
+            .all(|(_, waits)| Arc::ptr_eq(&waits.lane(), &second))
+    );
+    let (_client, mut guest) = made(4);
+    guest.is_counted_as(&late);
+    first.offer(guest).expect("room in the second");
+    assert_eq!((first.len(), second.len(), woken.get()), (0, 3, 3));
+    assert_eq!((first.under_way(), second.under_way()), (1, 3));
+    let (_client, guest) = made(5);
+    assert!(matches!(first.offer(guest), Err((_, NotTaken::Full))));
+    // What the thread used for the first one is charged to the tenant.
+    first.charge(5);
+    assert_eq!((first.take_charged(), second.take_charged()), (0, 5));
+    drop((taken, under_way, late));
+    assert_eq!((first.under_way(), second.under_way()), (0, 2));
+
+    // A lane that is closed fails what nothing else answers.
+    second.leave_to(&third);
+    first.close();
+    second.close();
+    assert_eq!((second.under_way(), third.under_way()), (0, 2));
+    let order = [2, 3, 4].map(|_| third.take().map(|guest| guest.id()));
+    assert_eq!(order, [Some(2), Some(3), Some(4)]);
+}
+
+#[test]
+fn what_finds_no_room_with_the_next_life_stays_with_this_one() {
+    let (first, second) = (Arc::new(Lane::new(3)), Arc::new(Lane::new(1)));
+    let waits = [1, 2, 3].map(|id| waiting(&first, id));
+    first.leave_to(&second);
+    assert_eq!((first.len(), second.len()), (2, 1));
+    assert_eq!((first.under_way(), second.under_way()), (2, 1));
+    drop(first.take().expect("it answers on"));
+    drop(second.take().expect("the first of all"));
+    first.pass_on();
+    assert_eq!((first.len(), second.len()), (0, 1));
+    second.close();
+    let (_client, guest) = made(4);
+    assert!(matches!(first.offer(guest), Err((_, NotTaken::Closed))));
+    drop(waits);
+    assert_eq!((first.under_way(), second.under_way()), (0, 0));
 }
 
 #[test]

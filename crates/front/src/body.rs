@@ -219,7 +219,7 @@ impl ExchangeBody {
     /// Reads the body to its end. The client gets none of it.
     async fn forgotten(mut self: Box<Self>) {
         if let Some(lane) = self.ongoing.lane() {
-            payer::pays(&self.traffic.site, lane);
+            payer::pays(&self.traffic.site, &lane);
         }
         (self.left, self.over) = (None, false);
         while let Some(Ok(_)) = poll_fn(|context| self.poll(context)).await {}

@@ -213,7 +213,7 @@ impl Ongoing {
     }
 
     /// The lane that it went through.
-    pub(crate) fn lane(&self) -> Option<&Arc<Lane>> {
+    pub(crate) fn lane(&self) -> Option<Arc<Lane>> {
         self.under_way.as_ref().map(UnderWay::lane)
     }
 

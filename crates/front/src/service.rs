@@ -170,13 +170,14 @@ async fn respond(
         trace: ongoing.record.trace,
     };
     let head = request::head(parts, &arrival, site.limits()).map_err(reply::rejected)?;
-    let lane = under_way.lane().clone();
+    let lane = under_way.lane();
     payer::pays(&site, &lane);
-    ongoing.entered(under_way);
     let place = ongoing.take_place(&site).ok_or(reply::FULL)?;
     let until = Instant::now() + site.timeout();
     let (client, mut guest) = exchange(site.limits(), head, ongoing.record.id);
     guest.keep(place);
+    guest.is_counted_as(&under_way);
+    ongoing.entered(under_way);
     lane.offer(guest).map_err(|(_, why)| match why {
         NotTaken::Full => reply::FULL,
         NotTaken::Closed => reply::NOT_RUNNING,

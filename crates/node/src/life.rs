@@ -64,6 +64,13 @@ impl Life {
         Some(said)
     }
 
+    /// Requests that wait for it are for the life that has its place, if that answers any.
+    pub(crate) fn leave_requests_to(&self, heir: Option<&Arc<Lane>>) {
+        if let Some((lane, heir)) = self.lane.as_ref().zip(heir) {
+            lane.leave_to(heir);
+        }
+    }
+
     /// Takes further requests away from it, and has it killed when those under way are over, or at this instant, or at
     /// an earlier one that it was given before.
     pub(crate) fn leave_by(&mut self, until: Instant) {
@@ -77,7 +84,8 @@ impl Life {
     /// Kills it if it drains and nothing is under way any more.
     pub(crate) fn drain(&mut self, now: Instant) {
         if let Phase::Draining(until) = self.phase {
-            let idle = self.lane.as_ref().is_none_or(|lane| lane.under_way() == 0);
+            let lane = self.lane.as_ref().inspect(|lane| lane.pass_on());
+            let idle = lane.is_none_or(|lane| lane.under_way() == 0);
             if idle || now >= until {
                 self.kill();
             }

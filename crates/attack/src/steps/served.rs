@@ -82,7 +82,7 @@ fn serve(cell: &Cell, program: Arc<Program>, lease: Lease) -> Result<()> {
 }
 
 /// Begins a request, and leaves it when it is being answered.
-fn abandon(lane: &Lane) -> Result<()> {
+fn abandon(lane: &Arc<Lane>) -> Result<()> {
     let (client, guest) = exchange(ExchangeLimits::default(), head(0)?, REQUESTS);
     ensure!(lane.offer(guest).is_ok(), "the lane of a tenant is full");
     let deadline = Instant::now() + PATIENCE;

@@ -274,7 +274,7 @@ impl Supervisor {
                 life.killable = Some(killable);
             }
             if let Some(site) = &ward.site {
-                site.set_lane(lane);
+                site.set_lane(lane.clone());
             } else if let Some(life) = &ward.life {
                 life.handle.go();
             }
@@ -293,7 +293,10 @@ impl Supervisor {
             ward.waiting = std::mem::take(&mut before.waiting);
             ward.begun = std::mem::take(&mut before.begun);
             ward.leaving = std::mem::take(&mut before.leaving);
-            ward.leaving.extend(before.life.take());
+            if let Some(life) = before.life.take() {
+                life.leave_requests_to(lane.as_ref());
+                ward.leaving.push(life);
+            }
             if ward.life.is_none() {
                 ward.ended = before.ended.take();
             }
