@@ -89,7 +89,7 @@ fn a_growth_that_the_mappings_of_a_lease_refuse_is_named() {
         (memory (export "memory") 1)
         (func (export "_start")
           (loop $grow (br_if $grow (i32.ne (memory.grow (i32.const 1)) (i32.const -1))))))"#;
-    let held = held(2 * MIB, 64 * MIB);
+    let held = held(2 * MIB, 96 * MIB);
     let mut lease = paging(MIB, 64 * MIB);
     let paging = lease.memory.paging.as_mut().expect("it pages");
     paging.mappings = 16;
