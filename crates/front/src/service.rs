@@ -17,6 +17,7 @@ use leasehold_exchange::{NotTaken, UnderWay, exchange, has_body};
 use leasehold_lease::Host;
 use std::convert::Infallible;
 use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
@@ -26,16 +27,17 @@ const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
 
 /// Answers a request: by the tenant that a route names, or by itself. Dropping the future, or the body of
 /// the response, abandons the exchange. The request is under way from this call on: a client that goes at
-/// once drops the future before it is polled.
+/// once drops the future before it is polled. It is boxed, since its stream has the room for it until the client has taken
+/// everything.
 pub(crate) fn answer(
     served: Rc<Served>,
     connection: &Rc<Connection>,
     request: Request<Incoming>,
-) -> impl Future<Output = Result<Response<ResponseBody>, Infallible>> + use<> {
+) -> Pin<Box<dyn Future<Output = Result<Response<ResponseBody>, Infallible>>>> {
     let (parts, incoming) = request.into_parts();
     let mut ongoing = begin(&served, connection, &parts);
     let routed = route(&served, &parts, &mut ongoing);
-    async move { Ok(answered(&served, &parts, incoming, (ongoing, routed)).await) }
+    Box::pin(async move { Ok(answered(&served, &parts, incoming, (ongoing, routed)).await) })
 }
 
 async fn answered(
