@@ -1,5 +1,5 @@
-//! Counts what a lease refused: by which reservation, how often, and which value would have been
-//! enough.
+//! Counts what a lease refused: by which reservation, how often, and what it took at
+//! least.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -45,14 +45,15 @@ pub struct Refusal {
     pub reservation: Reservation,
     /// How many requests it refused.
     pub times: u64,
-    /// The value that would have been enough for the first of them, in the unit of the reservation.
+    /// What the first of them took at least, in the unit of the reservation: with less it is refused again. A request of
+    /// several parts, such as the start of a task, is refused at the first part that does not fit.
     pub enough: u64,
 }
 
 #[derive(Debug, Default)]
 struct Count {
     times: AtomicU64,
-    /// The value that would have been enough the first time.
+    /// What it took at least the first time.
     enough: AtomicU64,
 }
 
@@ -61,7 +62,7 @@ struct Count {
 pub(crate) struct Refusals([Count; Reservation::ALL.len()]);
 
 impl Refusals {
-    /// Counts a refused request, for which `enough` would have been enough.
+    /// Counts a refused request, which takes at least `enough`.
     pub(crate) fn record(&self, reservation: Reservation, enough: u64) {
         let count = &self.0[reservation as usize];
         if count.times.fetch_add(1, Ordering::AcqRel) == 0 {

@@ -33,7 +33,7 @@ fn time(ns: u64) -> String {
 }
 
 /// Returns a reservation's name in flags and leases, its value in the lease, and the value that
-/// would have been enough.
+/// it took at least.
 fn described(refusal: &Refusal, lease: &Lease) -> (&'static str, String, String) {
     let bytes = |bytes: u64| (exactly(bytes), size(refusal.enough));
     let (name, (is, enough)) = match refusal.reservation {
@@ -70,7 +70,7 @@ fn described(refusal: &Refusal, lease: &Lease) -> (&'static str, String, String)
     (name, is, enough)
 }
 
-/// One line that says which reservations refused how much, and what would have been enough; `None` if
+/// One line that says which reservations refused how much, and what it took at least; `None` if
 /// nothing was refused.
 pub(crate) fn line(refusals: &[Refusal], lease: &Lease) -> Option<String> {
     let parts: Vec<String> = refusals
@@ -81,7 +81,7 @@ pub(crate) fn line(refusals: &[Refusal], lease: &Lease) -> Option<String> {
                 1 => "once".to_owned(),
                 times => format!("{times} times"),
             };
-            format!("{times} by {name} {is}, where {enough} would have been enough at first")
+            format!("{times} by {name} {is}, where it took at least {enough} at first")
         })
         .collect();
     (!parts.is_empty()).then(|| {
@@ -118,14 +118,14 @@ mod tests {
         assert_eq!(
             line(&refused, &tiny).expect("a line"),
             "the lease refused the program something: \
-             once by --disk-bytes 1B, where 8KiB would have been enough at first"
+             once by --disk-bytes 1B, where it took at least 8KiB at first"
         );
         assert_eq!(
             line(&refusals, &lease).expect("a line"),
             "the lease refused the program something: \
-             once by --budget 50.00ms, where 62ms would have been enough at first; \
-             3 times by --memory 1024MiB, where 1025MiB would have been enough at first; \
-             2 times by --open-files 128, where 129 would have been enough at first"
+             once by --budget 50.00ms, where it took at least 62ms at first; \
+             3 times by --memory 1024MiB, where it took at least 1025MiB at first; \
+             2 times by --open-files 128, where it took at least 129 at first"
         );
     }
 }

@@ -164,7 +164,7 @@ fn a_reservation_that_promises_no_useful_time_is_refused_as_admission_does() {
 }
 
 #[test]
-fn what_a_lease_refused_is_a_line_that_says_what_would_have_been_enough() {
+fn what_a_lease_refused_is_a_line_that_says_what_it_took_at_least() {
     let leasehold = Leasehold::new();
     let program = leasehold.write("grow.wat", growing_by(100));
     let refused = |options: &[&str]| {
@@ -176,7 +176,7 @@ fn what_a_lease_refused_is_a_line_that_says_what_would_have_been_enough() {
     assert_eq!(
         refused(&["--memory", "64MiB"]),
         "leasehold: the lease refused the program something: once by --memory 64MiB, \
-         where 101MiB would have been enough at first\n"
+         where it took at least 101MiB at first\n"
     );
     // What it says of a budget leads to one that is enough: for a start, and for what the program asks for
     // then. How much that is depends on the host.
@@ -189,7 +189,7 @@ fn what_a_lease_refused_is_a_line_that_says_what_would_have_been_enough() {
         let (before, after) = match code {
             Some(0) => return None,
             Some(77) => ("a start takes ", " or more"),
-            _ => (", where ", " would have been enough"),
+            _ => (", where it took at least ", " at first"),
         };
         starts += 1;
         assert!(starts <= 16, "{budget} is not enough after all: {error}");
