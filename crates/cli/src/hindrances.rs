@@ -214,7 +214,10 @@ pub(crate) fn no_descriptors(
 }
 
 /// What a tenant of a file asks for when it is started.
-fn rehearsed<'a>(tenant: &'a TenantSpec, surroundings: &'a Surroundings) -> RehearsedStart<'a> {
+pub(crate) fn rehearsed<'a>(
+    tenant: &'a TenantSpec,
+    surroundings: &'a Surroundings,
+) -> RehearsedStart<'a> {
     let outgoing = tenant.outgoing.as_ref();
     RehearsedStart {
         program: &tenant.component,

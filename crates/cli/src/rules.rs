@@ -5,13 +5,16 @@ use crate::admit;
 use crate::confinement::{Control, Needs, Origin, parent};
 use crate::exit::Failure;
 use crate::guard::{Guard, check_stores};
-use crate::hindrances::{Host, Start};
+use crate::hindrances::{Host, Start, rehearsed};
 use crate::leases::{self, Ends};
 use crate::memory_admission::MemoryVerdict;
 use crate::overhead::{HostSteps, HostTime};
+use crate::run::surroundings;
+use crate::stores::Stores;
 use crate::transit::{self, Transit};
 use leasehold_cell::memory::HeldMemory;
 use leasehold_cell::profile::Profile;
+use leasehold_cell::{Rehearsal, StartError};
 use leasehold_lease::{ByteSize, KeyValue, LeaseFile, Outgoing, RegularFile, TenantSpec};
 use leasehold_node::view::{EndBound, ErrorKind};
 use leasehold_node::{Admission, Admitted, Problem};
@@ -162,6 +165,11 @@ impl Admission for Rules {
             schedulable: admission.report.schedulable(),
             utilization: admission.report.utilisation.millionths() as f64 / 1e6,
         })
+    }
+
+    fn rehearse(&self, tenant: &TenantSpec) -> Result<(), StartError> {
+        let surroundings = surroundings(tenant, &Stores::default());
+        Rehearsal::new(self.profile.clone()).start(&rehearsed(tenant, &surroundings))
     }
 
     fn check(&self, tenant: &TenantSpec) -> Result<(), Problem> {

@@ -555,6 +555,26 @@ fn requests_that_wait_when_a_tenant_is_replaced_are_answered_by_its_successor() 
     });
 }
 
+#[test]
+fn a_successor_that_could_never_start_is_refused_though_it_has_no_room_beside_its_tenant() {
+    let node = Node::start(&[]);
+    let wide = |reserve: &str| {
+        let cpu = "cpu = { budget = \"60ms\", period = \"100ms\" }";
+        let more = format!("{cpu}\nmemory = {{ reserve = \"{reserve}\" }}");
+        table("wide", "/env", &more)
+    };
+    let (code, _, error) = node.put("wide", &wide("16MiB"));
+    assert_eq!(code, Some(0), "{error}");
+    let (code, _, error) = node.put("wide", &wide("64KiB"));
+    assert_eq!(code, Some(77), "{error}");
+    assert!(error.contains("`memory.reserve`"), "{error}");
+    assert_eq!(node.get("/env").0, 200, "nothing has changed");
+    // With a lease that pays it takes the place.
+    let (code, _, error) = node.put("wide", &wide("32MiB"));
+    assert_eq!(code, Some(0), "{error}");
+    assert_eq!(node.get("/env").0, 200);
+}
+
 /// Another program of the same behaviour, which has to be compiled.
 fn altered(node: &Node, round: u8) {
     let mut bytes = fs::read(node.path("web.wasm")).expect("read");

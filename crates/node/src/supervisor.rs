@@ -61,6 +61,12 @@ pub trait Admission: Send + Sync {
     /// When they are not, or what it asks for is only given at the start.
     fn check(&self, tenant: &TenantSpec) -> Result<(), Problem>;
 
+    /// Rehearses the start of one tenant as if it were alone: tens of milliseconds for a large program.
+    ///
+    /// # Errors
+    /// Why it could not be started even if no other life were there.
+    fn rehearse(&self, tenant: &TenantSpec) -> Result<(), StartError>;
+
     /// Reads the lease file of the node again, and checks what concerns all of it.
     ///
     /// # Errors

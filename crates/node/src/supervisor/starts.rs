@@ -195,8 +195,9 @@ impl Supervisor {
         if !is_restart && (ward.pending.is_none() || !ward.leaving.is_empty()) {
             return;
         }
-        // Only another end makes room: until there is one, an attempt would fail again.
-        if !is_restart && ward.refused_at == Some(self.lives_over) && self.frees() {
+        // Only another end makes room: until there is one, an attempt would fail again, unless a pause is over.
+        let is_awaited = self.frees() || ward.restarts.is_due_later();
+        if !is_restart && ward.refused_at == Some(self.lives_over) && is_awaited {
             return;
         }
         let pending = ward.pending.clone();

@@ -1,7 +1,7 @@
 //! The succession of tenants: those of a change are started beside the ones whose places they take, and take them all at
 //! once, if all of them can be there.
 
-use super::{GRACE, Supervisor, intake};
+use super::{Admission, GRACE, Supervisor, intake};
 use crate::birth::{Birth, Cause, Progress};
 use crate::life::Life;
 use crate::problem::Problem;
@@ -40,6 +40,8 @@ pub(super) struct Successor {
     has_place: bool,
     /// It is begun only to see whether it can be.
     is_rehearsal: bool,
+    /// It was seen whether its lease pays for a start, though there is no room for one.
+    is_rehearsed: bool,
     begun: Begun,
     /// The number of ended lives when it was begun.
     lives_over: u64,
@@ -95,6 +97,19 @@ impl Successor {
             },
             over => over,
         };
+    }
+
+    /// If it waits for room, nothing else of its start was tried: whether its lease pays for that is seen without a start,
+    /// while the life that it is to replace is there.
+    fn rehearse(&mut self, admission: &dyn Admission) {
+        if let Begun::Over(Err(error)) = &mut self.begun
+            && waits_for_room(error)
+            && !std::mem::replace(&mut self.is_rehearsed, true)
+            && let Err(never) = admission.rehearse(&self.ward.spec)
+            && !waits_for_room(&never)
+        {
+            *error = never;
+        }
     }
 
     /// It takes its place as one that is to run, or to be stopped.
@@ -221,6 +236,7 @@ impl Supervisor {
             intake,
             has_place,
             is_rehearsal,
+            is_rehearsed: false,
             begun,
             lives_over: self.lives_over,
         }
@@ -240,7 +256,10 @@ impl Supervisor {
         let Some(mut succession) = self.succession.take() else {
             return;
         };
-        succession.successors.iter_mut().for_each(Successor::look);
+        for successor in &mut succession.successors {
+            successor.look();
+            successor.rehearse(&*self.parts.admission);
+        }
         if let Some(unstarted) = succession.failed() {
             let Succession { successors, then } = succession;
             self.discard(successors);
