@@ -557,14 +557,13 @@ fn requests_that_wait_when_a_tenant_is_replaced_are_answered_by_its_successor() 
 
 #[test]
 fn a_successor_that_could_never_start_is_refused_though_it_has_no_room_beside_its_tenant() {
-    let node = Node::start(&[]);
     let wide = |reserve: &str| {
         let cpu = "cpu = { budget = \"60ms\", period = \"100ms\" }";
         let more = format!("{cpu}\nmemory = {{ reserve = \"{reserve}\" }}");
         table("wide", "/env", &more)
     };
-    let (code, _, error) = node.put("wide", &wide("16MiB"));
-    assert_eq!(code, Some(0), "{error}");
+    let directory = tempfile::tempdir().expect("a directory");
+    let node = Node::start_in(directory, &(LISTENER.to_owned() + &wide("16MiB")), &[]);
     let (code, _, error) = node.put("wide", &wide("64KiB"));
     assert_eq!(code, Some(77), "{error}");
     assert!(error.contains("`memory.reserve`"), "{error}");
