@@ -39,7 +39,7 @@ pub enum FunctionError {
         "it takes or returns something else than values: a resource, a stream, a vector or a reference"
     )]
     Type,
-    /// A result points to more strings and lists than [`POINTERS`](crate::steps::caps::POINTERS), those within lists
+    /// A result points to more strings and lists than [`POINTERS`], those within lists
     /// not counted.
     #[error(
         "its result has more than {} strings and lists that are not in a list",

@@ -1,6 +1,6 @@
 //! The one door to the host's kernel: every system call on behalf of a guest's files is made here.
 //!
-//! Each passes the door, where a test can make it fail, or keep it from returning ([`faults`]): every error of the kernel reaches the calling
+//! Each passes the door, where a test can make it fail, or keep it from returning (`leasehold_door::faults`): every error of the kernel reaches the calling
 //! tenant only.
 
 use super::page_batches;

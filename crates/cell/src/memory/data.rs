@@ -1,7 +1,7 @@
 //! Data sets: files of the host whose pages a guest has in its linear memory, to read.
 //!
 //! A guest maps a data set by growing its memory by it ([`super::growth`]). Tenants that map the same
-//! file share its pages ([`super::shared`]).
+//! file share its pages ([shared](mod@super::shared)).
 
 use super::areas::{Content, Identity};
 use super::attaching::Attaching;

@@ -3,9 +3,9 @@
 //! Landlock looks at each directory above a file that is opened, made, renamed or removed, up to one that a rule names:
 //! some 150 ns a level, or a millisecond in a tree that a guest made ten thousand levels deep, where the path itself is one
 //! name. So the cell's thread takes a path only if it and its start have few levels together
-//! ([`LEVELS`](crate::steps::caps::LEVELS)).
+//! ([`LEVELS`]).
 //!
-//! Nor does any thread take one with more than [`ALL_LEVELS`](crate::steps::caps::ALL_LEVELS): a kernel without preemption
+//! Nor does any thread take one with more than [`ALL_LEVELS`]: a kernel without preemption
 //! keeps a cell that shares the processor waiting for as long.
 //!
 //! A directory knows its depth from how it was opened, until a directory may have been moved. Then the kernel says it,

@@ -3,7 +3,7 @@
 //!
 //! A job is one or a few system calls, with all that they need: nothing of it refers to the guest, which
 //! may be ended while the call is being made. The processor time of each job is the tenant's
-//! ([`Account::took`](super::fs::account::Account::took)).
+//! ([`Account::called_for`](super::fs::account::Account::called_for)).
 
 pub(crate) mod pool;
 pub(crate) mod reaper;
