@@ -47,7 +47,7 @@
 //! 8. *Throws pass through this file*: a call of the engine that throws does not return but
 //!    continues in a handler of the guest, and a guest whose handlers throw again at once has
 //!    hardly an instruction of its own. The engine's `throw_ref` is therefore
-//!    [replaced](layout::replace_throw_ref) in its table: the guest yields before the throw if the
+//!    replaced in its table (`layout::replace_throw_ref`): the guest yields before the throw if the
 //!    alarm is due, as a host call that is still to begin would.
 //! 9. *The handler neither allocates nor locks*, and runs with its own signal masked.
 //!
