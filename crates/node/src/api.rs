@@ -90,14 +90,33 @@ pub fn openapi() -> String {
     description.to_pretty_json().unwrap_or_default()
 }
 
-/// Returns the router of the interface. Its routes are made for the first request: to describe them takes some
-/// milliseconds of a processor, which a node that starts needs for its tenants.
-pub fn router(api: Api) -> Router {
-    let made = Arc::new(OnceLock::new());
-    Router::new().fallback(move |request: Request| {
-        let router = made.get_or_init(|| made_router(api.clone())).clone();
-        TowerToHyperService::new(router).call(request)
-    })
+/// The routes of the interface, which are made when they are first needed: to describe them takes some milliseconds of a
+/// processor, which a node that starts needs for its tenants.
+pub(crate) struct Routes {
+    api: Api,
+    made: OnceLock<Router>,
+}
+
+impl Routes {
+    pub(crate) fn new(api: Api) -> Arc<Self> {
+        Arc::new(Self {
+            api,
+            made: OnceLock::new(),
+        })
+    }
+
+    /// Makes them, if they are not made.
+    pub(crate) fn make(&self) -> &Router {
+        self.made.get_or_init(|| made_router(self.api.clone()))
+    }
+
+    /// Returns the router that makes them for its first request.
+    pub(crate) fn router(self: &Arc<Self>) -> Router {
+        let routes = self.clone();
+        Router::new().fallback(move |request: Request| {
+            TowerToHyperService::new(routes.make().clone()).call(request)
+        })
+    }
 }
 
 fn made_router(api: Api) -> Router {
@@ -260,7 +279,7 @@ async fn reload(
 
 #[cfg(test)]
 mod tests {
-    use super::{Api, HEAD_BYTES, openapi, router};
+    use super::{Api, HEAD_BYTES, Routes, openapi};
     use crate::controller::Controller;
     use crate::events::Events;
     use crate::logs::Logs;
@@ -285,7 +304,9 @@ mod tests {
         }
         let request = request.body(Body::empty()).expect("a request");
         let answered = async {
-            let answer = TowerToHyperService::new(router(api)).call(request).await;
+            let answer = TowerToHyperService::new(Routes::new(api).router())
+                .call(request)
+                .await;
             let (parts, body) = answer.expect("an answer").into_parts();
             let body = match parts.status.is_success() {
                 true => Default::default(),

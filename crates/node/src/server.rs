@@ -1,6 +1,6 @@
 //! The thread that answers operators on a unix socket.
 
-use crate::api::{Api, HEAD_BYTES, PageListener, router};
+use crate::api::{Api, HEAD_BYTES, PageListener, Routes};
 use crate::problem::Problem;
 use crate::view::ErrorKind;
 use axum::Router;
@@ -27,6 +27,8 @@ const CONNECTIONS: usize = 64;
 const HEAD: Duration = Duration::from_secs(10);
 /// The most fields of a head.
 const FIELDS: usize = 64;
+/// When a node has started, as a rule: then its routes are made, so that no operator waits for that.
+const SETTLED: Duration = Duration::from_millis(250);
 /// How long answers under way may take when the node ends.
 const LAST: Duration = Duration::from_millis(500);
 
@@ -158,10 +160,20 @@ impl Server {
             match runtime(options.core, Urgency::Operators, options.begin) {
                 Ok(runtime) => {
                     let _ = started.send(Ok(()));
-                    let router = router(api);
+                    let routes = Routes::new(api);
+                    let router = routes.router();
                     let paged = serve_page(page, router.clone(), ending.clone());
-                    runtime
-                        .block_on(async { tokio::join!(serve(listener, router, ending), paged) });
+                    let made = async {
+                        tokio::time::sleep(SETTLED).await;
+                        routes.make();
+                    };
+                    runtime.block_on(async {
+                        tokio::select! {
+                            biased;
+                            _ = async { tokio::join!(serve(listener, router, ending), paged) } => {}
+                            () = async { made.await; std::future::pending().await } => {}
+                        }
+                    });
                 }
                 Err(error) => {
                     let _ = started.send(Err(error));
