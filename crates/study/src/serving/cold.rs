@@ -90,6 +90,8 @@ const PATH: &str = "/headers";
 
 /// How long a tenant may take to answer.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long after its start a node is one that runs.
+const SETTLED: Duration = Duration::from_millis(500);
 /// Between two looks.
 const LOOK: Duration = Duration::from_micros(200);
 
@@ -267,6 +269,8 @@ impl<'a> Node<'a> {
         command.arg(place.guest.parent().context("a directory of guests")?);
         command.arg(leases);
         let server = Server::spawn(command, "running", address, place.directory)?;
+        // The node is one that runs: what it does after its start is over.
+        thread::sleep(SETTLED);
         Ok(Self {
             server,
             socket,
