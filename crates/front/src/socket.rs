@@ -25,34 +25,7 @@ impl Socket {
         // Urgent data is not asked for, so that of this interest there is only the end of what can be read.
         async move { drop(stream.ready(Interest::PRIORITY).await) }
     }
-}
 
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
-    }
-}
-
-impl AsyncRead for Socket {
-    fn poll_read(
-        self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let room = buffer.initialize_unfilled();
-        let read = loop {
-            ready!(self.0.poll_read_ready(context))?;
-            match self.read(room) {
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
-                read => break read?,
-            }
-        };
-        buffer.advance(read);
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl Socket {
     /// Reads what there is. If that is less than there is room for, there is no more, and nothing has to ask the kernel again.
     fn read(&self, into: &mut [u8]) -> io::Result<usize> {
         let mut last = None;
@@ -79,6 +52,31 @@ impl Socket {
                 written => return Poll::Ready(written),
             }
         }
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsyncRead for Socket {
+    fn poll_read(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        let room = buffer.initialize_unfilled();
+        let read = loop {
+            ready!(self.0.poll_read_ready(context))?;
+            match self.read(room) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => break read?,
+            }
+        };
+        buffer.advance(read);
+        Poll::Ready(Ok(()))
     }
 }
 

@@ -163,17 +163,13 @@ impl Server {
                     let routes = Routes::new(api);
                     let router = routes.router();
                     let paged = serve_page(page, router.clone(), ending.clone());
-                    let made = async {
+                    // It ends with the runtime.
+                    runtime.spawn(async move {
                         tokio::time::sleep(SETTLED).await;
                         routes.make();
-                    };
-                    runtime.block_on(async {
-                        tokio::select! {
-                            biased;
-                            _ = async { tokio::join!(serve(listener, router, ending), paged) } => {}
-                            () = async { made.await; std::future::pending().await } => {}
-                        }
                     });
+                    runtime
+                        .block_on(async { tokio::join!(serve(listener, router, ending), paged) });
                 }
                 Err(error) => {
                     let _ = started.send(Err(error));
