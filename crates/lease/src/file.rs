@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
@@ -165,7 +166,9 @@ impl LeaseFile {
         let mut simulated = Vec::new();
         let mut listeners = given.unwrap_or_default().to_vec();
         let mut http = Vec::new();
-        let mut files = CellFiles::default();
+        let mut taken = Taken::default();
+        let stated = listeners.iter().map(|listener| listener.address);
+        taken.addresses.extend(stated);
         for entry in root.entries()? {
             match entry.name() {
                 "tenant" => {
@@ -175,7 +178,7 @@ impl LeaseFile {
                         return Err(entry.refused_as(found, TENANT_COUNT));
                     }
                     for tenant in entries {
-                        let (tenant, table) = parse_tenant(&tenant, base, &mut files)?;
+                        let (tenant, table) = parse_tenant(&tenant, base, &mut taken)?;
                         http.push((tenant.name.clone(), table));
                         tenants.push(tenant);
                     }
@@ -190,7 +193,7 @@ impl LeaseFile {
                         return Err(entry.refused_as(found, LISTENER_COUNT));
                     }
                     for listener in entries {
-                        listeners.push(Listener::parse(&listener, base)?);
+                        listeners.push(Listener::parse(&listener, base, &mut taken.addresses)?);
                     }
                 }
                 _ => return Err(entry.unknown(FILE_KEYS)),
@@ -270,20 +273,22 @@ fn parse_cell(node: &Node<'_>) -> Result<CellTable, LeaseError> {
     Ok(cell)
 }
 
-/// The files that the tenants before one have.
+/// What the tables before one have.
 #[derive(Default)]
-struct CellFiles {
+struct Taken {
     /// The swap file, if one of them pages.
     swap: Option<PathBuf>,
-    /// Their stores.
+    /// The stores of tenants.
     stores: HashSet<PathBuf>,
+    /// Addresses of listeners, and those at which tenants may listen.
+    addresses: HashSet<SocketAddr>,
 }
 
 /// The tenant is given its `http` table when all listeners are known.
 fn parse_tenant<'a>(
     node: &Node<'a>,
     base: &Path,
-    taken: &mut CellFiles,
+    taken: &mut Taken,
 ) -> Result<(TenantSpec, Option<HttpTable<'a>>), LeaseError> {
     let name = node.name();
     if !TenantSpec::is_name(name) {
@@ -313,7 +318,7 @@ fn parse_tenant<'a>(
             "dirs" => dirs = parse_dirs(&entry, base)?,
             "data" => data = (parse_data(&entry, base)?, Some(entry)),
             "keyvalue" => keyvalue = Some(KeyValue::parse(&entry, base, &mut taken.stores)?),
-            "outgoing" => outgoing = Some(Outgoing::parse(&entry, base)?),
+            "outgoing" => outgoing = Some(Outgoing::parse(&entry, base, &mut taken.addresses)?),
             "reclaim" => reclaim = Some(parse_reclaim(&entry)?),
             "memory" => memory = parse_memory(&entry, base, &mut taken.swap)?,
             "cpu" => cpu = Some(parse_cpu(&entry)?),

@@ -16,6 +16,7 @@ const KEYS: &str = "address, tls, connections, per_source, header_timeout, idle_
 const TLS_KEYS: &str = "host, certificate, key";
 const NAME: &str = "1 to 63 of A-Z a-z 0-9 - _";
 const ADDRESS: &str = "an address and a port, such as \"127.0.0.1:8080\" or \"[::]:443\"";
+const ANOTHER: &str = "an address that no other listener has, and no tenant in `outgoing.listen`";
 const TLS: &str = "a table { certificate, key }, or an array of tables { host, certificate, key }";
 const PATH: &str = "a path, not empty, without NUL";
 const COUNT: &str = "a whole number from 1 to 100000";
@@ -59,7 +60,12 @@ impl Listener {
     const HEADER_TIMEOUT: Nanoseconds = Nanoseconds::new(10_000_000_000).expect("in range");
     const IDLE_TIMEOUT: Nanoseconds = Nanoseconds::new(60_000_000_000).expect("in range");
 
-    pub(crate) fn parse(node: &Node<'_>, base: &Path) -> Result<Self, LeaseError> {
+    /// `taken` has the addresses that the tables before have.
+    pub(crate) fn parse(
+        node: &Node<'_>,
+        base: &Path,
+        taken: &mut HashSet<SocketAddr>,
+    ) -> Result<Self, LeaseError> {
         let name = node.name();
         if !TenantSpec::is_name(name) {
             return Err(node.misnamed(NAME));
@@ -79,8 +85,11 @@ impl Listener {
         for entry in node.entries()? {
             match entry.name() {
                 "address" => {
-                    let text = entry.string(ADDRESS, |text| text.parse::<SocketAddr>().is_ok())?;
-                    address = text.parse().ok();
+                    let stated: SocketAddr = entry.keyword(ADDRESS, |text| text.parse().ok())?;
+                    if stated.port() > 0 && !taken.insert(stated) {
+                        return Err(entry.refused(ANOTHER));
+                    }
+                    address = Some(stated);
                 }
                 "tls" => listener.tls = parse_tls(&entry, base)?,
                 "connections" => listener.connections = count(&entry)?,

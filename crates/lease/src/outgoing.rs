@@ -1,7 +1,9 @@
-//! `[tenant.NAME.outgoing]`: which hosts a tenant may send HTTP requests and datagrams and connect to, and within what limits.
+//! `[tenant.NAME.outgoing]`: which hosts a tenant may send HTTP requests and datagrams and connect to, at which addresses it may
+//! listen, and within what limits.
 
+use std::collections::HashSet;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
@@ -14,9 +16,11 @@ use crate::listener::parse_timeout;
 use crate::nanoseconds::Nanoseconds;
 use crate::node::Node;
 
-const KEYS: &str = "allow, allow_private, concurrency, timeout, head, window, ca";
-const ALLOW: &str =
-    "1 to 64 destinations, such as [\"https://api.example\"], in `allow` and `allow_private`";
+const KEYS: &str = "allow, allow_private, listen, concurrency, timeout, head, window, ca";
+const ALLOW: &str = "1 to 64 destinations, such as [\"https://api.example\"], in `allow` and `allow_private`, or addresses in \
+                     `listen`";
+const LISTEN: &str = "an array of 1 to 16 addresses, such as [\"127.0.0.1:7000\"]";
+const LISTENED: &str = "an address and a port, such as \"127.0.0.1:7000\" or \"[::]:7000\", which nothing else of the file has";
 const DESTINATIONS: &str = "an array of destinations, such as [\"https://api.example\"]";
 const DESTINATION: &str = "http://, https://, tcp:// or udp://, a host, an address or \"*.\" and a domain, and a port, \
                            which tcp:// and udp:// have to state: \"https://*.example\", \"tcp://db.example:5432\"";
@@ -25,12 +29,14 @@ const HEAD: &str = "a size from 1KiB to 16KiB";
 const CA: &str = "a path, not empty, without NUL";
 const CA_UNUSED: &str = "nothing, unless a destination is https";
 
-/// The requests and datagrams that a tenant may send, and the connections that it may make: its `outgoing` table.
+/// The requests and datagrams that a tenant may send, and the connections that it may make and accept: its `outgoing` table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Outgoing {
-    /// Where to; never empty.
+    /// Where to; empty only if it listens.
     pub allow: Vec<Destination>,
-    /// How many requests, connections, sockets for datagrams and look-ups it may have under way at a time.
+    /// Addresses of this host at which it may listen, of TCP: at most 16, which nothing else of the file has.
+    pub listen: Vec<SocketAddr>,
+    /// How many requests, connections, sockets and look-ups it may have under way at a time.
     pub concurrency: u32,
     /// How long a request may take, from its start to the end of its response; a look-up; and a connection to be made.
     pub timeout: Nanoseconds,
@@ -203,14 +209,21 @@ impl fmt::Display for Destination {
 
 impl Outgoing {
     const DESTINATIONS: RangeInclusive<usize> = 1..=64;
+    const ADDRESSES: RangeInclusive<usize> = 1..=16;
     const CONCURRENCY: u32 = 8;
     const TIMEOUT: Nanoseconds = Nanoseconds::new(30_000_000_000).expect("in range");
     const HEAD: ByteSize = ByteSize::new(16 << 10).expect("in range");
     const WINDOW: ByteSize = ByteSize::new(64 << 10).expect("in range");
 
-    pub(crate) fn parse(node: &Node<'_>, base: &Path) -> Result<Self, LeaseError> {
+    /// `taken` has the addresses that the tables before have.
+    pub(crate) fn parse(
+        node: &Node<'_>,
+        base: &Path,
+        taken: &mut HashSet<SocketAddr>,
+    ) -> Result<Self, LeaseError> {
         let mut outgoing = Self {
             allow: Vec::new(),
+            listen: Vec::new(),
             concurrency: Self::CONCURRENCY,
             timeout: Self::TIMEOUT,
             head: Self::HEAD,
@@ -222,6 +235,7 @@ impl Outgoing {
             match entry.name() {
                 "allow" => parse_destinations(&entry, false, &mut outgoing.allow)?,
                 "allow_private" => parse_destinations(&entry, true, &mut outgoing.allow)?,
+                "listen" => outgoing.listen = parse_addresses(&entry, taken)?,
                 // The range is of 32 bits.
                 "concurrency" => outgoing.concurrency = entry.integer(1..=64, CONCURRENCY)? as u32,
                 "timeout" => outgoing.timeout = parse_timeout(&entry)?,
@@ -239,7 +253,10 @@ impl Outgoing {
             return Err(ca.refused(CA_UNUSED));
         }
         if outgoing.allow.is_empty() {
-            return Err(node.missing("allow", ALLOW));
+            return match outgoing.listen.is_empty() {
+                true => Err(node.missing("allow", ALLOW)),
+                false => Ok(outgoing),
+            };
         }
         if !Self::DESTINATIONS.contains(&outgoing.allow.len()) {
             let found = format!("{} destinations", outgoing.allow.len());
@@ -294,6 +311,27 @@ fn parse_destinations(
     Ok(())
 }
 
+fn parse_addresses(
+    node: &Node<'_>,
+    taken: &mut HashSet<SocketAddr>,
+) -> Result<Vec<SocketAddr>, LeaseError> {
+    let mut addresses = Vec::new();
+    for element in node.elements(LISTEN)? {
+        let address = element.keyword(LISTENED, |text| {
+            let address: SocketAddr = text.parse().ok()?;
+            (address.port() > 0).then_some(address)
+        })?;
+        if !taken.insert(address) {
+            return Err(element.refused(LISTENED));
+        }
+        addresses.push(address);
+    }
+    match Outgoing::ADDRESSES.contains(&addresses.len()) {
+        true => Ok(addresses),
+        false => Err(node.refused_as(format!("{} addresses", addresses.len()), LISTEN)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::Protocol::{self, Http, Https, Tcp, Udp};
@@ -305,6 +343,7 @@ mod tests {
                 .iter()
                 .map(|text| Destination::named(text).expect(text))
                 .collect(),
+            listen: Vec::new(),
             concurrency: 1,
             timeout: Outgoing::TIMEOUT,
             head: Outgoing::HEAD,

@@ -30,7 +30,7 @@ args = ["-v", ""]
 env = { ZONE = "b", A = "c=d" }
 config = { shop = "open", "a.b" = "" }
 keyvalue = { file = "cart.redb", size = "64MiB" }
-outgoing = { allow = ["https://*.Pay.example"], allow_private = ["http://[::1]:9"], concurrency = 2, timeout = "1s", head = "4KiB", window = "8KiB", ca = "ca.pem" }
+outgoing = { allow = ["https://*.Pay.example"], allow_private = ["http://[::1]:9"], listen = ["[::1]:7"], concurrency = 2, timeout = "1s", head = "4KiB", window = "8KiB", ca = "ca.pem" }
 dirs = [
     { host = "./data", guest = "/data", write = true },
     { host = "/srv", guest = "/srv" },
@@ -84,6 +84,7 @@ disk = { bytes = "8MiB", files = 30 }
                     is_private: true,
                 },
             ],
+            listen: vec!["[::1]:7".parse().expect("an address")],
             concurrency: 2,
             timeout: time(1_000_000_000),
             head: size(4 << 10),

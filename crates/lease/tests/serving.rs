@@ -190,7 +190,10 @@ fn a_fault_of_an_http_table_names_its_place() {
         message(&alone),
         "lease.toml:4:1: tenant.a.http.listeners: found nothing; allowed: a table [listener.NAME] in this file"
     );
-    let two = format!("{alone}{MAIN}{}", MAIN.replace("main", "more"));
+    let two = format!(
+        "{alone}{MAIN}{}",
+        MAIN.replace("main", "more").replace("8080", "8081")
+    );
     assert_eq!(
         message(&two),
         "lease.toml:4:1: tenant.a.http.listeners: found nothing; allowed: of this file's listeners: \"main\", \"more\""
@@ -215,7 +218,7 @@ fn two_tenants_with_one_route_on_one_listener_are_both_named() {
         "lease.toml:10:20: tenant.b.http.routes[0]: found \"SHOP.example/*\"; allowed: a route that is free on the listener main: tenant.a has this one, in line 6"
     );
     // On another listener it is another one.
-    let more = MAIN.replace("main", "more");
+    let more = MAIN.replace("main", "more").replace("8080", "8081");
     let [a, b] = ["main", "more"].map(|name| {
         tenant(
             &name.replace("m", "t"),
@@ -259,7 +262,7 @@ fn an_outgoing_table_that_makes_no_sense_is_refused_where_it_says_so() {
     let rows = [
         (
             "",
-            "4:1: tenant.a.outgoing.allow: found nothing; allowed: 1 to 64 destinations, such as [\"https://api.example\"], in `allow` and `allow_private`",
+            "4:1: tenant.a.outgoing.allow: found nothing; allowed: 1 to 64 destinations, such as [\"https://api.example\"], in `allow` and `allow_private`, or addresses in `listen`",
         ),
         (
             "allow = [\"ftp://a\"]",
@@ -275,15 +278,68 @@ fn an_outgoing_table_that_makes_no_sense_is_refused_where_it_says_so() {
         ),
         (
             "allow = [\"http://a\"], deny = 1",
-            "4:36: tenant.a.outgoing.deny: found an unknown key; allowed: allow, allow_private, concurrency, timeout, head, window, ca",
+            "4:36: tenant.a.outgoing.deny: found an unknown key; allowed: allow, allow_private, listen, concurrency, timeout, head, window, ca",
         ),
         (
             "ca = \"own.pem\", allow = [\"http://a\"]",
             "4:19: tenant.a.outgoing.ca: found \"own.pem\"; allowed: nothing, unless a destination is https",
+        ),
+        (
+            "listen = []",
+            "4:23: tenant.a.outgoing.listen: found 0 addresses; allowed: an array of 1 to 16 addresses, such as [\"127.0.0.1:7000\"]",
+        ),
+        (
+            "listen = [\"127.0.0.1:7\", \"localhost:7\"]",
+            "4:39: tenant.a.outgoing.listen[1]: found \"localhost:7\"; allowed: an address and a port, such as \"127.0.0.1:7000\" or \"[::]:7000\", which nothing else of the file has",
+        ),
+        (
+            "listen = [\"127.0.0.1:0\"]",
+            "4:24: tenant.a.outgoing.listen[0]: found \"127.0.0.1:0\"; allowed: an address and a port, such as \"127.0.0.1:7000\" or \"[::]:7000\", which nothing else of the file has",
         ),
     ];
     for (table, expected) in rows {
         let found = message(&tenant("a", &format!("outgoing = {{ {table} }}")));
         assert!(found.ends_with(expected), "{found}");
     }
+}
+
+#[test]
+fn an_address_is_that_of_one_listener_or_of_one_tenant_that_listens() {
+    let listens = |name: &str| {
+        tenant(
+            name,
+            "outgoing = { listen = [\"127.0.0.1:7\", \"[::1]:7\"] }",
+        )
+    };
+    let listener = "[listener.main]\naddress = \"[::1]:7\"\n";
+    let another = "an address and a port, such as \"127.0.0.1:7000\" or \"[::]:7000\", which nothing else of the file has";
+    for (text, found) in [
+        (
+            listens("a") + &listens("b"),
+            format!("tenant.b.outgoing.listen[0]: found \"127.0.0.1:7\"; allowed: {another}"),
+        ),
+        (
+            listener.to_owned() + &listens("a"),
+            format!("tenant.a.outgoing.listen[1]: found \"[::1]:7\"; allowed: {another}"),
+        ),
+        (
+            listens("a") + listener,
+            "listener.main.address: found \"[::1]:7\"; allowed: an address that no other listener has, and no tenant in \
+             `outgoing.listen`"
+                .to_owned(),
+        ),
+        (
+            listener.to_owned() + &listener.replace("main", "other"),
+            "listener.other.address: found \"[::1]:7\"".to_owned(),
+        ),
+    ] {
+        let message = message(&text);
+        assert!(message.contains(&found), "{message}");
+    }
+    let either = listener.replace('7', "0") + &listener.replace("main", "other").replace('7', "0");
+    let text = either + &listens("a");
+    let file = LeaseFile::parse(&text, Path::new("lease.toml")).expect(&text);
+    let outgoing = file.tenants[0].outgoing.as_ref().expect("a table");
+    assert!(outgoing.allow.is_empty());
+    assert_eq!(outgoing.listen.len(), 2);
 }
