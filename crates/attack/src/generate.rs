@@ -6,7 +6,7 @@
 
 use crate::offer::{Flat, Meaning, Offer, Offers};
 use crate::plan::{Argument, Block, Call, Ending, Form, Place, Plan, Realloc, Step, Terms};
-use crate::sockets::{connections, datagrams};
+use crate::sockets::{connections, datagrams, listeners};
 use fastrand::Rng;
 
 /// Numbers at the edges.
@@ -388,11 +388,12 @@ impl<'a> Generator<'a> {
                 ],
             )
         };
-        match self.rng.u8(..8) {
-            // Connections, and sockets for datagrams.
+        match self.rng.u8(..9) {
+            // Connections, sockets that listen, and those for datagrams.
             5 => connections(many, self.rng.u16(1..4)),
             6 => datagrams(many, Argument::Number(0)),
             7 => datagrams(many, Argument::Number(1)),
+            8 => listeners(many),
             // Descriptors, and a stream of each.
             0 => vec![Block {
                 repeat: many,

@@ -1,7 +1,8 @@
 //! Other hosts, for an attacker that asks them: a thread that answers whatever is asked, without a network.
 
+use crate::sockets::LISTENED;
 use leasehold_cell::exchange::{
-    ADDRESS, Call, CallKind, ExchangeLimits, Fields, Frame, GuestHalf, Outbox, Outlet, Read,
+    ADDRESS, Call, CallKind, ExchangeLimits, Fields, Frame, GuestHalf, Outbox, Outlet, PEER, Read,
     ResponseHead,
 };
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,7 +22,8 @@ const PART: usize = 16 << 10;
 
 /// Where an attacker's calls go. The thread that answers them ends when the tenant does.
 pub(crate) fn outlet() -> Arc<Outlet> {
-    let outbox = Arc::new(Outbox::new(ExchangeLimits::default(), CONCURRENCY));
+    let outbox = Outbox::new(ExchangeLimits::default(), CONCURRENCY);
+    let outbox = Arc::new(outbox.listening(vec![LISTENED.into()]));
     let answering = outbox.clone();
     thread::spawn(move || answer(&answering));
     Arc::new(Outlet::new(outbox))
@@ -101,6 +103,15 @@ fn begin(call: Call) -> (Host, GuestHalf) {
         CallKind::Connect { to, .. } => {
             say(ADDRESS, "10.1.2.3:4".to_owned());
             Host::at(to.port())
+        }
+        CallKind::Listen { at, .. } => {
+            say(ADDRESS, at.to_string());
+            Host::Silent
+        }
+        CallKind::Accept { at, .. } => {
+            say(ADDRESS, at.to_string());
+            say(PEER, "10.0.0.1:3".to_owned());
+            Host::Floods
         }
         CallKind::Bind { .. } => {
             say(ADDRESS, "10.1.2.3:4".to_owned());

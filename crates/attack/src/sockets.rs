@@ -5,6 +5,9 @@ use crate::plan::{Argument, Block, Place, Step};
 const TCP: &str = "wasi:sockets/tcp@0.2.12";
 const UDP: &str = "wasi:sockets/udp@0.2.12";
 
+/// Where an attacker may listen.
+pub(crate) const LISTENED: ([u8; 4], u16) = ([10, 1, 2, 3], 4);
+
 fn call<const N: usize>(module: &str, name: &str, arguments: [Argument; N]) -> Step {
     Step::call(module, name, &[&arguments])
 }
@@ -45,10 +48,27 @@ fn wait() -> Step {
     call("wasi:io/poll@0.2.12", block, [Argument::Result(1)])
 }
 
+/// What comes over a connection, and what is written to it: the last call returned its streams, from this word on.
+fn read_and_write(word: u8) -> [Step; 2] {
+    let out = Argument::At(Place::Slot);
+    let streams = "wasi:io/streams@0.2.12";
+    let bytes = Argument::Number(65_536);
+    let read = [Argument::Word(1, word), bytes, out];
+    let write = [
+        Argument::Word(2, word + 1),
+        Argument::At(Place::Rest),
+        bytes,
+        out,
+    ];
+    [
+        call(streams, "[method]input-stream.read", read),
+        call(streams, "[method]output-stream.write", write),
+    ]
+}
+
 /// Connections, what comes over each, and what is written to each.
 pub(crate) fn connections(many: u32, port: u16) -> Vec<Block> {
     let out = Argument::At(Place::Slot);
-    let streams = "wasi:io/streams@0.2.12";
     let mut steps = socket("tcp").to_vec();
     let to = address([10, 0, 0, 1], port);
     let connect = "[method]tcp-socket.start-connect";
@@ -61,22 +81,41 @@ pub(crate) fn connections(many: u32, port: u16) -> Vec<Block> {
             "[method]tcp-socket.finish-connect",
             [Argument::Word(4, 1), out],
         ),
-        call(
-            streams,
-            "[method]input-stream.read",
-            [Argument::Word(1, 1), Argument::Number(65_536), out],
-        ),
-        call(
-            streams,
-            "[method]output-stream.write",
-            [
-                Argument::Word(2, 2),
-                Argument::At(Place::Rest),
-                Argument::Number(65_536),
-                out,
-            ],
-        ),
     ]);
+    steps.extend(read_and_write(1));
+    vec![Block {
+        repeat: many,
+        steps,
+    }]
+}
+
+/// Sockets that listen, a connection that comes to each, and what is read from it and written to it.
+pub(crate) fn listeners(many: u32) -> Vec<Block> {
+    let out = Argument::At(Place::Slot);
+    let mut steps = socket("tcp").to_vec();
+    let (ip, port) = LISTENED;
+    let at = address(ip, port);
+    let bind = "[method]tcp-socket.start-bind";
+    let of_socket = |name: &str, before: u8| {
+        let name = format!("[method]tcp-socket.{name}");
+        call(TCP, &name, [Argument::Word(before, 1), out])
+    };
+    let subscribe = |before: u8| {
+        let name = "[method]tcp-socket.subscribe";
+        call(TCP, name, [Argument::Word(before, 1)])
+    };
+    steps.extend([
+        Step::call(TCP, bind, &[&made(1), &at, &[out]]),
+        of_socket("finish-bind", 2),
+        of_socket("start-listen", 3),
+        subscribe(4),
+        wait(),
+        of_socket("finish-listen", 6),
+        subscribe(7),
+        wait(),
+        of_socket("accept", 9),
+    ]);
+    steps.extend(read_and_write(2));
     vec![Block {
         repeat: many,
         steps,

@@ -20,7 +20,7 @@ use crate::share::{Shares, Short};
 use crate::start_error::StartError;
 use crate::steps::caps::COPIED_REGION;
 use crate::wasi::http::object::Object;
-use crate::wasi::objects::{Bucket, Listing, Source};
+use crate::wasi::objects::{Bucket, Listing, Subscription};
 use crate::wasi::sockets::object::Object as Socket;
 use leasehold_crossing::Urgency;
 use leasehold_kernel::{Errno, Kernel, KernelConfig, TenantId};
@@ -50,7 +50,7 @@ pub(crate) type CellKernel = Kernel<MapBacking>;
 /// The classes of arena objects that belong to WASI rather than to the kernel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Classes {
-    pub(crate) pollable: Class<Source>,
+    pub(crate) pollable: Class<Subscription>,
     pub(crate) listing: Class<Listing>,
     /// Buckets of `wasi:keyvalue`.
     pub(crate) bucket: Class<Bucket>,
@@ -177,7 +177,7 @@ impl Local {
         let groups = kernel.groups_mut();
         let slot = |bytes| profile.slot_ps(bytes);
         let classes = Classes {
-            pollable: groups.register("pollable", slot(size_of::<Source>())),
+            pollable: groups.register("pollable", slot(size_of::<Subscription>())),
             listing: groups.register("listing", slot(size_of::<Listing>())),
             bucket: groups.register("bucket", slot(size_of::<Bucket>())),
             http: groups.register("http", slot(size_of::<Object>())),

@@ -44,8 +44,8 @@ tenant can begin on this host: its program is a command or answers requests and 
 offered, its lease pays for a start, its directories and data sets exist, and the host has the
 memory, descriptors and mappings. Nothing is started. Only a start shows whether the functions of a
 program are accepted, what its first instructions take, whether a key-value store can be opened,
-whether the disk has room for a swap file, whether the addresses of listeners are free, and whether
-another cell has the processor.
+whether the disk has room for a swap file, whether the addresses of listeners, and of tenants that
+listen, are free, and whether another cell has the processor.
 TIME is a number and a unit: 500us, 1.5ms, 2s.
 
 Exit codes: 0 all of this holds; 1 something does not; 66 the lease file is missing; 78 it, or the

@@ -148,6 +148,7 @@ fn places(needs: &Needs<'_>) -> Places {
     let outgoing = tenants
         .clone()
         .filter_map(|tenant| tenant.outgoing.as_ref());
+    let listens = outgoing.clone().any(|outgoing| !outgoing.listen.is_empty());
     let ports = outgoing.flat_map(Outgoing::ports);
     let data = tenants.clone().flat_map(|tenant| &tenant.data);
     let programs = tenants.clone().map(|tenant| &tenant.component);
@@ -178,6 +179,7 @@ fn places(needs: &Needs<'_>) -> Places {
             .chain(user_files::state().map(Place::write))
             .collect(),
         ports: ports.chain(needs.control.collector).collect(),
+        listens,
     }
 }
 

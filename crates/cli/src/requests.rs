@@ -1,5 +1,5 @@
-//! The HTTP requests that a command's tenants send: what is read before the process is confined, and the
-//! thread that sends them.
+//! What a command's tenants ask of other hosts, and the connections that come to them: what is read and bound before the
+//! process is confined, and the thread that does it.
 
 use crate::confinement::Origin;
 use crate::exit::Failure;
@@ -7,40 +7,51 @@ use crate::output::say;
 use leasehold_cell::exchange::Outlet;
 use leasehold_confine::Thread;
 use leasehold_lease::TenantSpec;
-use leasehold_outgoing::{LocalPorts, Observer, Options, Outgoing, OutgoingError, Resolver, Trust};
+use leasehold_outgoing::{
+    Bound, LocalPorts, Observer, Options, Outgoing, OutgoingError, Resolver, Trust,
+};
 use std::sync::Arc;
 
-/// What the thread needs of the host's files. Nothing, if no tenant sends requests.
-pub(crate) struct Prepared(Option<(Trust, Resolver, LocalPorts)>);
+/// What the thread needs of the host. Nothing, if no tenant needs it.
+pub(crate) struct Prepared(Option<Ready>);
+
+struct Ready {
+    trust: Trust,
+    resolver: Resolver,
+    ports: LocalPorts,
+    bound: Bound,
+}
 
 /// The thread, if a tenant sends requests.
 pub(crate) struct Requests(Option<Outgoing>);
 
 impl Prepared {
-    /// Reads which certificates are trusted and how names are looked up.
+    /// Reads which certificates are trusted and how names are looked up, and binds the sockets that tenants may listen on.
     ///
     /// # Errors
-    /// When a file of certificates cannot be used, or the host has none.
+    /// When a file of certificates cannot be used, or the host has none; when an address is not free.
     pub(crate) fn read(tenants: &[TenantSpec], origin: Origin<'_>) -> Result<Self, Failure> {
         let leases = || tenants.iter().filter_map(|tenant| tenant.outgoing.as_ref());
         if leases().next().is_none() {
             return Ok(Self(None));
         }
-        let trust = Trust::load(leases()).map_err(|error| {
+        let failed = |error: OutgoingError| {
             let message = match origin {
-                Origin::File(file) => format!("{}: outgoing: {error}", file.display()),
-                Origin::Flags | Origin::Node => format!("outgoing: {error}"),
+                Origin::File(file) => format!("{}: {error}", file.display()),
+                Origin::Flags | Origin::Node => error.to_string(),
             };
             match error {
                 OutgoingError::Certificates { .. } => Failure::Missing(message),
+                OutgoingError::Address { .. } => Failure::Host(anyhow::anyhow!(message)),
                 _ => Failure::Configuration(message),
             }
-        })?;
-        Ok(Self(Some((
-            trust,
-            Resolver::of_host(),
-            LocalPorts::of_host(),
-        ))))
+        };
+        Ok(Self(Some(Ready {
+            trust: Trust::load(leases()).map_err(failed)?,
+            resolver: Resolver::of_host(),
+            ports: LocalPorts::of_host(),
+            bound: Bound::open(leases()).map_err(failed)?,
+        })))
     }
 
     /// Starts the thread, which keeps off `core`, and tells the observer, if there is one, of requests that are traced.
@@ -52,7 +63,7 @@ impl Prepared {
         core: Option<usize>,
         observer: Option<Observer>,
     ) -> Result<Requests, Failure> {
-        let Some((trust, resolver, ports)) = self.0 else {
+        let Some(ready) = self.0 else {
             return Ok(Requests(None));
         };
         let options = Options {
@@ -60,11 +71,12 @@ impl Prepared {
             begin: Some(Box::new(|| {
                 leasehold_confine::narrow(Thread::Outgoing).map_err(std::io::Error::other)
             })),
-            resolver: Some(resolver),
-            ports,
+            resolver: Some(ready.resolver),
+            ports: ready.ports,
+            bound: ready.bound,
             observer,
         };
-        let thread = Outgoing::start(trust, options);
+        let thread = Outgoing::start(ready.trust, options);
         let thread = thread.map_err(|error| Failure::Host(error.into()))?;
         Ok(Requests(Some(thread)))
     }

@@ -261,6 +261,15 @@ impl Admission for Rules {
                 );
                 return Err(Problem::new(ErrorKind::BadLease, message));
             }
+            let is_bound = |address| known().any(|other| other.listen.contains(address));
+            if let Some(address) = stated.listen.iter().find(|address| !is_bound(address)) {
+                let message = format!(
+                    "tenant.{}.outgoing.listen: found {address}; allowed: the addresses of the tenants of the start: no \
+                     other was bound",
+                    tenant.name
+                );
+                return Err(Problem::new(ErrorKind::BadLease, message));
+            }
             if !trusts {
                 let found = stated.ca.clone().unwrap_or_default();
                 let allowed = "the certificates of a tenant of the start: no others were read";

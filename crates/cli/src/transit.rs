@@ -83,7 +83,9 @@ fn received(http: &Http) -> u64 {
 
 fn sent(outgoing: &Outgoing) -> u64 {
     let request = held(outgoing.head, outgoing.window) + CONNECTION;
-    request * u64::from(outgoing.concurrency) + IDLE * CONNECTION
+    // Those that wait to be accepted: the kernel holds one more than it is told.
+    let waiting = outgoing.listen.len() as u64 * u64::from(outgoing.concurrency + 1);
+    request * u64::from(outgoing.concurrency) + (IDLE + waiting) * CONNECTION
 }
 
 fn held(head: ByteSize, window: ByteSize) -> u64 {
@@ -125,6 +127,11 @@ mod tests {
         assert_eq!(
             bytes(&tenants(outgoing)[0]),
             2 * (held + CONNECTION) + IDLE * CONNECTION
+        );
+        let listen = "outgoing = { listen = [\"127.0.0.1:2\", \"127.0.0.1:3\"], concurrency = 2, head = \"16KiB\", window = \"64KiB\" }";
+        assert_eq!(
+            bytes(&tenants(listen)[0]),
+            2 * (held + CONNECTION) + (IDLE + 2 * 3) * CONNECTION
         );
         assert_eq!(bytes(&tenants("")[0]), 0);
     }

@@ -82,25 +82,38 @@ impl Thread {
             ],
             Thread::Io => &[COMMON, MEMORY, PAGING, WAITING, FILES, DESCRIPTORS, THREADS],
             Thread::Front => &[COMMON, MEMORY, WAITING, STREAMS, TCP, ACCEPTED, RESETS],
-            Thread::Outgoing => &[COMMON, MEMORY, WAITING, STREAMS, TCP, RESETS, REQUESTS],
+            Thread::Outgoing => &[
+                COMMON, MEMORY, WAITING, STREAMS, TCP, RESETS, OPTIONS, REQUESTS,
+            ],
             Thread::Control => &[COMMON, MEMORY, WAITING, STREAMS, ACCEPTED, POLICY],
             Thread::Compiler => &[COMMON, MEMORY, THREADS, POLICY, URGENCY],
             Thread::Donor => &[COMMON, MEMORY],
         }
     }
 
-    /// The calls of this kind of thread. Those of the start are more in a process that `connects`: a
-    /// thread of it does.
-    pub(crate) fn calls(self, connects: bool) -> impl Iterator<Item = &'static Call> + Clone {
-        let more: &[Call] = match self == Thread::Start && connects {
-            true => REQUESTS,
-            false => &[],
+    /// The calls of this kind of thread in a process that has such a part in the network: those of the start are as many as one
+    /// of its threads needs.
+    pub(crate) fn calls(self, network: Network) -> impl Iterator<Item = &'static Call> + Clone {
+        let more: &[&[Call]] = match (self, network.connects, network.listens) {
+            (Thread::Start, true, _) => &[OPTIONS, REQUESTS],
+            (Thread::Start, false, true) => &[OPTIONS],
+            (Thread::Outgoing, _, true) => &[ACCEPTED, LISTENING],
+            _ => &[],
         };
         self.groups()
             .iter()
-            .flat_map(|group| group.iter())
             .chain(more)
+            .flat_map(|group| group.iter())
     }
+}
+
+/// The part of a process in the network, beside its listeners.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) struct Network {
+    /// A thread of it connects to other hosts.
+    pub(crate) connects: bool,
+    /// A thread of it listens for guests, on sockets that were bound before.
+    pub(crate) listens: bool,
 }
 
 /// A system call, and when it is allowed.
@@ -352,14 +365,20 @@ const ACCEPTED: &[Call] = &[always(libc::SYS_accept4)];
 /// A connection that is given up is reset.
 const RESETS: &[Call] = &[equal(libc::SYS_setsockopt, 2, libc::SO_LINGER as u32)];
 
-/// Connections to other hosts, look-ups of their names, and datagrams: a socket for them is bound, and none listens. Of
+/// Listening on a socket that was bound before.
+const LISTENING: &[Call] = &[always(libc::SYS_listen)];
+
+/// Connections to other hosts, look-ups of their names, and datagrams: a socket for them is bound. Of
 /// TCP nothing can be bound where Landlock sees it.
 const REQUESTS: &[Call] = &[
     equal(libc::SYS_socket, 0, libc::AF_INET as u32),
     equal(libc::SYS_socket, 0, libc::AF_INET6 as u32),
     always(libc::SYS_connect),
     always(libc::SYS_bind),
-    // What a guest may want of a connection, and what datagrams may take.
+];
+
+/// What a guest may want of a connection, and what datagrams and connections may take.
+const OPTIONS: &[Call] = &[
     equal(libc::SYS_setsockopt, 2, libc::SO_RCVBUF as u32),
     equal(libc::SYS_setsockopt, 2, libc::SO_SNDBUF as u32),
     equal(libc::SYS_setsockopt, 2, libc::IPV6_V6ONLY as u32),
@@ -482,22 +501,45 @@ pub const FATAL: &[c_long] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::{FATAL, Thread};
+    use super::{FATAL, Network, Thread};
+
+    /// A process that does both.
+    const BOTH: Network = Network {
+        connects: true,
+        listens: true,
+    };
+
+    const CONNECTS: Network = Network {
+        connects: true,
+        listens: false,
+    };
+
+    const LISTENS: Network = Network {
+        connects: false,
+        listens: true,
+    };
 
     #[test]
     fn no_list_allows_what_ends_the_process() {
         for kind in Thread::ALL {
-            let allowed = kind.calls(true).find(|call| FATAL.contains(&call.number));
+            let allowed = kind.calls(BOTH).find(|call| FATAL.contains(&call.number));
             assert!(allowed.is_none(), "{kind:?}: {allowed:?}");
         }
     }
 
     #[test]
     fn every_kind_is_a_part_of_the_start() {
-        let start: Vec<_> = Thread::Start.calls(true).map(|call| call.number).collect();
-        for kind in Thread::ALL {
-            let more = kind.calls(true).find(|call| !start.contains(&call.number));
-            assert!(more.is_none(), "{kind:?}: {more:?}");
+        for network in [CONNECTS, BOTH] {
+            let start: Vec<_> = Thread::Start
+                .calls(network)
+                .map(|call| call.number)
+                .collect();
+            for kind in Thread::ALL {
+                let more = kind
+                    .calls(network)
+                    .find(|call| !start.contains(&call.number));
+                assert!(more.is_none(), "{kind:?}: {more:?}");
+            }
         }
     }
 
@@ -514,7 +556,7 @@ mod tests {
             libc::SYS_clone,
             libc::SYS_memfd_create,
         ];
-        let mut calls = Thread::Control.calls(true);
+        let mut calls = Thread::Control.calls(BOTH);
         assert!(calls.all(|call| !forbidden.contains(&call.number)));
     }
 
@@ -529,7 +571,7 @@ mod tests {
         ];
         for kind in Thread::ALL.iter().filter(|kind| **kind != Thread::Start) {
             let found = kind
-                .calls(true)
+                .calls(BOTH)
                 .find(|call| privileged.contains(&call.number));
             assert!(found.is_none(), "{kind:?}: {found:?}");
         }
@@ -538,7 +580,7 @@ mod tests {
     #[test]
     fn only_the_thread_that_sends_requests_connects_and_it_makes_no_thread_and_opens_no_file() {
         let connects = |kind: Thread| {
-            kind.calls(false)
+            kind.calls(Network::default())
                 .any(|call| call.number == libc::SYS_connect)
         };
         for kind in Thread::ALL {
@@ -552,7 +594,24 @@ mod tests {
             libc::SYS_clone,
             libc::SYS_memfd_create,
         ];
-        let mut calls = Thread::Outgoing.calls(true);
+        let mut calls = Thread::Outgoing.calls(CONNECTS);
         assert!(calls.all(|call| !forbidden.contains(&call.number)));
+    }
+
+    #[test]
+    fn a_process_that_only_listens_for_its_guests_makes_no_socket_of_the_network_and_connects_to_none()
+     {
+        let opens = |network| {
+            let numbers = [libc::SYS_connect, libc::SYS_listen, libc::SYS_accept4];
+            let start: Vec<_> = Thread::Start.calls(network).collect();
+            numbers.map(|number| {
+                // What both the thread and the start have.
+                let has = |call: &&super::Call| call.number == number;
+                Thread::Outgoing.calls(network).any(|call| has(&call)) && start.iter().any(has)
+            })
+        };
+        assert_eq!(opens(LISTENS), [false, true, true]);
+        assert_eq!(opens(CONNECTS), [true, false, false]);
+        assert_eq!(opens(BOTH), [true, true, true]);
     }
 }

@@ -5,7 +5,7 @@
 //! kind when it is narrowed.
 
 use crate::Mode;
-use crate::calls::{Call, Condition, FATAL, MISSING, Thread};
+use crate::calls::{Call, Condition, FATAL, MISSING, Network, Thread};
 use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter,
     SeccompRule, TargetArch,
@@ -23,17 +23,16 @@ impl From<seccompiler::BackendError> for FilterError {
     }
 }
 
-/// Installs what holds for the whole process, on its only thread. `connects` says whether a thread of it
-/// will connect to other hosts.
-pub(crate) fn begin(mode: Mode, connects: bool) -> Result<(), FilterError> {
+/// Installs what holds for the whole process, on its only thread.
+pub(crate) fn begin(mode: Mode, network: Network) -> Result<(), FilterError> {
     install(&fatal(mode)?)?;
     install(&missing()?)?;
-    install(&allowed(Thread::Start, mode, connects)?)
+    install(&allowed(Thread::Start, mode, network)?)
 }
 
 /// Installs the list of a kind of thread, on the calling thread.
-pub(crate) fn narrow(kind: Thread, mode: Mode) -> Result<(), FilterError> {
-    install(&allowed(kind, mode, false)?)
+pub(crate) fn narrow(kind: Thread, mode: Mode, network: Network) -> Result<(), FilterError> {
+    install(&allowed(kind, mode, network)?)
 }
 
 fn install(program: &BpfProgram) -> Result<(), FilterError> {
@@ -55,16 +54,12 @@ fn missing() -> Result<BpfProgram, FilterError> {
     compile(rules, SeccompAction::Allow, action)
 }
 
-fn allowed(kind: Thread, mode: Mode, connects: bool) -> Result<BpfProgram, FilterError> {
+fn allowed(kind: Thread, mode: Mode, network: Network) -> Result<BpfProgram, FilterError> {
     let otherwise = match mode {
         Mode::Trap => SeccompAction::Trap,
         Mode::Enforce | Mode::Off => SeccompAction::Errno(libc::EPERM as u32),
     };
-    compile(
-        rules(kind.calls(connects))?,
-        otherwise,
-        SeccompAction::Allow,
-    )
+    compile(rules(kind.calls(network))?, otherwise, SeccompAction::Allow)
 }
 
 type Rules = BTreeMap<i64, Vec<SeccompRule>>;

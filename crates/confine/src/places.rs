@@ -1,5 +1,6 @@
 //! Landlock: which files a thread can reach by name, no network, no signals to other processes.
 
+use crate::calls::Network;
 use landlock::{
     ABI, Access as _, AccessFs, AccessNet, BitFlags, LandlockStatus, NetPort, PathBeneath, PathFd,
     Ruleset, RulesetAttr, RulesetCreatedAttr, RulesetError, RulesetStatus, Scope,
@@ -62,6 +63,17 @@ pub struct Places {
     /// Ports of other hosts to which the thread that sends requests may connect. Without one no thread
     /// connects to any.
     pub ports: Vec<u16>,
+    /// Whether that thread may also listen, on sockets that are bound before, and accept connections there.
+    pub listens: bool,
+}
+
+impl Places {
+    pub(crate) fn network(&self) -> Network {
+        Network {
+            connects: !self.ports.is_empty(),
+            listens: self.listens,
+        }
+    }
 }
 
 /// How far files are confined.

@@ -143,7 +143,7 @@ pub fn enter(mode: Mode, places: Places, locking: Locking) -> Result<InForce, Co
     if mode == Mode::Trap {
         trapped::install().map_err(system("the handler of SIGSYS"))?;
     }
-    filter::begin(mode, !places.ports.is_empty())?;
+    filter::begin(mode, places.network())?;
     let in_force = InForce {
         mode,
         privileges_dropped: true,
@@ -195,7 +195,8 @@ pub fn narrow(kind: Thread) -> Result<(), ConfineError> {
             places::restrict(std::iter::empty(), none)?
         }
     };
-    Ok(filter::narrow(kind, confinement.in_force.mode)?)
+    let network = confinement.places.network();
+    Ok(filter::narrow(kind, confinement.in_force.mode, network)?)
 }
 
 /// The confinement of this process.

@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Output, Stdio};
+use std::sync::OnceLock;
 use std::{env, fs, io};
 
 /// Names the case in a child.
@@ -45,6 +46,21 @@ struct Case {
     kind: Thread,
     fate: Fate,
     deed: Deed,
+    /// The ports that it may connect to.
+    ports: &'static [u16],
+    /// Whether it listens for guests.
+    listens: bool,
+}
+
+impl Case {
+    /// The same in a process that listens for guests, and connects to these ports.
+    const fn listening(self, ports: &'static [u16]) -> Self {
+        Self {
+            ports,
+            listens: true,
+            ..self
+        }
+    }
 }
 
 const fn case(name: &'static str, kind: Thread, fate: Fate, deed: Deed) -> Case {
@@ -53,6 +69,8 @@ const fn case(name: &'static str, kind: Thread, fate: Fate, deed: Deed) -> Case 
         kind,
         fate,
         deed,
+        ports: &[PORT],
+        listens: false,
     }
 }
 
@@ -226,6 +244,38 @@ const CASES: &[Case] = &[
         },
     ),
     case(
+        "a_thread_that_listens_for_guests_listens_on_what_was_bound_before",
+        Thread::Outgoing,
+        ALLOWED,
+        |_| {
+            let socket = BOUND.get().ok_or(io::ErrorKind::NotFound)?;
+            // SAFETY: no memory is involved.
+            done(unsafe { libc::listen(socket.as_raw_fd(), 1) })?;
+            let nowhere = std::ptr::null_mut();
+            // SAFETY: no address is asked for.
+            let accepted = unsafe { libc::accept4(socket.as_raw_fd(), nowhere, nowhere.cast(), 0) };
+            match done(accepted) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(()),
+                other => other,
+            }
+        },
+    )
+    .listening(&[]),
+    case(
+        "a_process_that_only_listens_for_guests_connects_to_no_host",
+        Thread::Outgoing,
+        PERM,
+        |_| connect(PORT),
+    )
+    .listening(&[]),
+    case(
+        "a_thread_that_listens_for_guests_binds_nothing_of_tcp",
+        Thread::Outgoing,
+        ACCESS,
+        |_| std::net::TcpListener::bind("127.0.0.1:0").map(drop),
+    )
+    .listening(&[PORT]),
+    case(
         "the_thread_of_requests_opens_no_file",
         Thread::Outgoing,
         PERM,
@@ -304,6 +354,18 @@ fn done(result: i32) -> io::Result<()> {
     }
 }
 
+/// A socket that is bound before confinement, and listens no more.
+static BOUND: OnceLock<std::net::TcpListener> = OnceLock::new();
+
+fn bound() -> io::Result<std::net::TcpListener> {
+    let free = std::net::TcpListener::bind("127.0.0.1:0")?.local_addr()?;
+    let socket = std::net::TcpListener::bind(free)?;
+    socket.set_nonblocking(true)?;
+    // SAFETY: no memory is involved.
+    done(unsafe { libc::shutdown(socket.as_raw_fd(), libc::SHUT_RDWR) })?;
+    Ok(socket)
+}
+
 fn connect(port: u16) -> io::Result<()> {
     std::net::TcpStream::connect(("127.0.0.1", port)).map(drop)
 }
@@ -380,8 +442,16 @@ fn child(name: &str) -> ExitCode {
         ],
         controller: vec![Place::write(directory.join("code"))],
         start: vec![Place::read("/proc")],
-        ports: vec![PORT],
+        ports: case.ports.to_vec(),
+        listens: case.listens,
     };
+    match bound() {
+        Ok(socket) => drop(BOUND.set(socket)),
+        Err(error) => {
+            eprintln!("{error}");
+            return ExitCode::FAILURE;
+        }
+    }
     if let Err(error) = enter(mode, places, Locking::Never).and_then(|_| narrow(case.kind)) {
         eprintln!("{error}");
         return ExitCode::FAILURE;

@@ -6,9 +6,11 @@ use crate::trace::TraceParent;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// The field of a head with an address: of [`CallKind::Connect`] and [`CallKind::Bind`] that of this side, and of
-/// [`CallKind::LookUp`] each that was found.
+/// The field of a head with an address: of a socket that of this side, and of [`CallKind::LookUp`] each that was found.
 pub const ADDRESS: &str = "address";
+
+/// The field of the head of [`CallKind::Accept`] with the address of the other side.
+pub const PEER: &str = "peer";
 
 /// How long the parts of a request may take, if the guest says so.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -21,7 +23,7 @@ pub struct CallTimeouts {
     pub between_bytes: Option<Duration>,
 }
 
-/// What a guest wants of a connection that it makes.
+/// What a guest wants of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ConnectionOptions {
     /// After how long, how often and how many times a silent peer is asked whether it is still there, if it is at all.
@@ -61,6 +63,22 @@ pub enum CallKind {
         /// Where to.
         to: SocketAddr,
         /// What the guest wants of it.
+        options: ConnectionOptions,
+    },
+    /// A socket that listens. The head of the response comes when it does, and has the [`ADDRESS`]. It has no bodies, and
+    /// listens until the guest gives it up.
+    Listen {
+        /// Where.
+        at: SocketAddr,
+        /// How many connections may wait, at the most.
+        backlog: u32,
+    },
+    /// The next connection to a socket of the tenant that listens. The head of the response comes when it is there, and has
+    /// the [`ADDRESS`] of this side and that of the [`PEER`]; then it is as one that was made.
+    Accept {
+        /// Where the socket listens.
+        at: SocketAddr,
+        /// What the guest wants of the connection.
         options: ConnectionOptions,
     },
     /// A socket for datagrams: the exchange's bodies are [`Frame`](crate::Frame)s in each direction. The head of the response

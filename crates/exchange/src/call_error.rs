@@ -25,8 +25,8 @@ pub enum CallError {
     /// The host could not be reached.
     #[error("the host cannot be reached")]
     Unreachable,
-    /// No local port is left for the destination, or the tenant has as many as it may.
-    #[error("no local port is left for this destination")]
+    /// No local port is left for the destination, or the tenant has as many as it may, or another socket has the port.
+    #[error("no local port is left")]
     NoPort,
     /// There was no connection in time.
     #[error("no connection in time")]

@@ -86,7 +86,7 @@ mod timing;
 mod trace;
 mod trailers;
 
-pub use call::{ADDRESS, Call, CallKind, CallTimeouts, ConnectionOptions, KeepAlive};
+pub use call::{ADDRESS, Call, CallKind, CallTimeouts, ConnectionOptions, KeepAlive, PEER};
 pub use call_error::CallError;
 pub use call_outcome::CallOutcome;
 pub use client::{ClientHalf, Closed};

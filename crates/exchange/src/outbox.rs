@@ -1,10 +1,11 @@
-//! The calls of one tenant to other hosts: requests, connections and look-ups.
+//! The calls of one tenant: requests, sockets and look-ups.
 
 use crate::call::Call;
 use crate::call_outcome::{CallCounts, CallOutcome};
 use crate::lane::NotTaken;
 use crate::limits::ExchangeLimits;
 use leasehold_crossing::{Queue, Rejected, WakerSlot};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::task::{Context, Poll};
@@ -20,6 +21,8 @@ pub const IDLE_CONNECTIONS: u32 = 8;
 pub struct Outbox {
     limits: ExchangeLimits,
     concurrency: u32,
+    /// Where the tenant may listen.
+    listen: Vec<SocketAddr>,
     waiting: Queue<Call>,
     /// The I/O thread waits for a call, or for the end.
     waker: WakerSlot,
@@ -58,6 +61,7 @@ impl Outbox {
         Self {
             limits,
             concurrency,
+            listen: Vec::new(),
             waiting: Queue::new(concurrency as usize),
             waker: WakerSlot::new(),
             under_way: AtomicU32::new(0),
@@ -66,6 +70,18 @@ impl Outbox {
             used: AtomicU64::new(0),
             charged: AtomicU64::new(0),
         }
+    }
+
+    /// The same for a tenant that may listen at these addresses.
+    #[must_use]
+    pub fn listening(mut self, at: Vec<SocketAddr>) -> Self {
+        self.listen = at;
+        self
+    }
+
+    /// Whether the tenant may listen at an address. O(n) in its addresses.
+    pub fn may_listen(&self, at: SocketAddr) -> bool {
+        self.listen.contains(&at)
     }
 
     /// What each call may hold.

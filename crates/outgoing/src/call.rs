@@ -1,13 +1,15 @@
 //! One call; of a request how it is sent, and its response handed to the guest.
 
 use crate::body::{Half, RequestBody, headers};
-use crate::connect::{Connecting, Target};
+use crate::calling::{Calling, unless_over};
+use crate::connect::Target;
 use crate::connection;
 use crate::datagrams;
-use crate::names::{self, Names};
+use crate::listening;
+use crate::names;
 use crate::payer::Payer;
-use crate::pool::{Connection, Pool};
-use crate::sent::{Observer, Sent, Span};
+use crate::pool::Connection;
+use crate::sent::{Sent, Span};
 use bytes::Bytes;
 use http::header::{CONNECTION, CONTENT_LENGTH, HOST, HeaderValue, TRANSFER_ENCODING};
 use http::uri::{Authority, PathAndQuery};
@@ -18,14 +20,13 @@ use leasehold_exchange::{
     Call, CallError, CallKind, CallOutcome, CallTimeouts, Failure, Fields, Read, RequestHead,
     ResponseHead, Scheme, TRACEPARENT, may_be_trailer,
 };
-use leasehold_lease::{Destination, Outgoing as Lease, Protocol, decimal};
+use leasehold_lease::{Destination, Protocol, decimal};
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::Poll;
 use std::time::Duration;
-use tokio::sync::Notify;
 use tokio::time::{Instant, timeout, timeout_at};
 
 /// How long a connection is waited for to be ready again.
@@ -34,51 +35,37 @@ const READY: Duration = Duration::from_millis(5);
 /// How long the body of a request is waited for whose method has none by custom.
 const BODY: Duration = Duration::from_millis(10);
 
-/// What the calls of a tenant share.
-pub(crate) struct Calling {
-    pub(crate) tenant: Rc<str>,
-    pub(crate) observer: Option<Observer>,
-    pub(crate) lease: Lease,
-    pub(crate) connecting: Connecting,
-    pub(crate) pool: Pool,
-    pub(crate) names: Names,
-    /// Told when the tenant is over.
-    pub(crate) over: Notify,
-}
-
-impl Calling {
-    /// Tells the observer of a request that is over.
-    fn observe(
-        &self,
-        half: &Half,
-        (head, span): (&RequestHead, Span),
-        elapsed: Duration,
-        failure: Option<CallError>,
-    ) {
-        let Some(observer) = &self.observer else {
-            return;
-        };
-        let RequestHead {
-            scheme,
-            authority,
-            path_with_query,
-            ..
-        } = head;
-        let named = authority.parse::<Authority>().ok();
-        let named = named.as_ref();
-        observer(&Sent {
-            tenant: self.tenant.to_string(),
-            span: span.own,
-            parent: span.parent,
-            method: head.method.clone(),
-            url: format!("{}://{authority}{path_with_query}", scheme.name()),
-            host: named.map_or("", Authority::host).to_owned(),
-            port: named.and_then(Authority::port_u16),
-            status: half.status.get(),
-            elapsed,
-            failure,
-        });
-    }
+/// Tells the observer of a request that is over.
+fn observe(
+    calling: &Calling,
+    half: &Half,
+    (head, span): (&RequestHead, Span),
+    elapsed: Duration,
+    failure: Option<CallError>,
+) {
+    let Some(observer) = &calling.observer else {
+        return;
+    };
+    let RequestHead {
+        scheme,
+        authority,
+        path_with_query,
+        ..
+    } = head;
+    let named = authority.parse::<Authority>().ok();
+    let named = named.as_ref();
+    observer(&Sent {
+        tenant: calling.tenant.to_string(),
+        span: span.own,
+        parent: span.parent,
+        method: head.method.clone(),
+        url: format!("{}://{authority}{path_with_query}", scheme.name()),
+        host: named.map_or("", Authority::host).to_owned(),
+        port: named.and_then(Authority::port_u16),
+        status: half.status.get(),
+        elapsed,
+        failure,
+    });
 }
 
 /// Counts a call when it is over, by how it ended.
@@ -121,7 +108,7 @@ pub(crate) async fn answer(calling: Rc<Calling>, call: Call) {
             let sending = send(&calling, &half, (&head, span), timeouts);
             let done = unless_over(&calling, &half, sending).await;
             if let Some(span) = span.filter(|span| span.own.is_sampled) {
-                calling.observe(&half, (&head, span), began.elapsed(), done.err());
+                observe(&calling, &half, (&head, span), began.elapsed(), done.err());
             }
             done
         }
@@ -131,6 +118,10 @@ pub(crate) async fn answer(calling: Rc<Calling>, call: Call) {
         // What the guest sent before it dropped the socket is sent still.
         CallKind::Connect { to, options } => {
             connection::make_and_carry(&calling, &half, to, options).await
+        }
+        CallKind::Listen { at, backlog } => listening::listen(&calling, &half, at, backlog).await,
+        CallKind::Accept { at, options } => {
+            listening::accept_and_carry(&calling, &half, at, options).await
         }
         CallKind::Bind { to, hop_limit } => {
             datagrams::bind_and_carry(&calling, &half, to, hop_limit).await
@@ -148,20 +139,6 @@ pub(crate) async fn answer(calling: Rc<Calling>, call: Call) {
             error.into()
         }
     };
-}
-
-/// Does `work`, unless the guest gives up the call, or its tenant is over.
-pub(crate) async fn unless_over<T>(
-    calling: &Calling,
-    half: &Half,
-    work: impl Future<Output = Result<T, CallError>>,
-) -> Result<T, CallError> {
-    tokio::select! {
-        biased;
-        () = calling.over.notified() => Err(CallError::Abandoned),
-        () = half.abandoned() => Err(CallError::Abandoned),
-        done = work => done,
-    }
 }
 
 async fn send(

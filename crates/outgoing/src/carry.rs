@@ -2,7 +2,7 @@
 
 use crate::body::Half;
 use futures_util::future::{MaybeDone, maybe_done};
-use leasehold_exchange::{ADDRESS, CallError, Fields, ResponseHead};
+use leasehold_exchange::{ADDRESS, CallError, Fields, PEER, ResponseHead};
 use std::future::poll_fn;
 use std::net::SocketAddr;
 use std::pin::{Pin, pin};
@@ -35,15 +35,23 @@ impl End {
     }
 }
 
-/// Gives the guest the head: the socket is there, and has this address on this side.
+/// Gives the guest the head: the socket is there, and has these addresses on this side and, if the peer is not known, on its own.
 ///
 /// # Errors
-/// When the head has no room for it.
-pub(crate) fn tell_address(half: &Half, own: SocketAddr) -> Result<(), CallError> {
+/// When the head has no room for them.
+pub(crate) fn tell_addresses(
+    half: &Half,
+    own: SocketAddr,
+    peer: Option<SocketAddr>,
+) -> Result<(), CallError> {
     let mut half = half.half.borrow_mut();
     let mut fields = Fields::new(half.limits().head_bytes);
-    let pushed = fields.push(ADDRESS, own.to_string().as_bytes());
-    pushed.map_err(|_| CallError::HeadSize)?;
+    for (name, address) in [(ADDRESS, Some(own)), (PEER, peer)] {
+        if let Some(address) = address {
+            let pushed = fields.push(name, address.to_string().as_bytes());
+            pushed.map_err(|_| CallError::HeadSize)?;
+        }
+    }
     let _ = half.respond(ResponseHead {
         status: 200,
         fields,

@@ -1,12 +1,13 @@
-//! A connection over TCP that a guest makes: checked, made, and what goes over it.
+//! A connection over TCP that a guest makes: checked, made, and what goes over one.
 //!
 //! The bytes cross in the windows of the exchange. So neither side is ahead of the other by more than that and the
 //! kernel's buffers, and a peer that does not read stops the guest.
 
 use crate::body::Half;
-use crate::call::{Calling, unless_over};
-use crate::carry::{End, carry, tell_address};
+use crate::calling::{Calling, unless_over};
+use crate::carry::{End, carry, tell_addresses};
 use crate::connect::unreached;
+use crate::socket::Socket;
 use leasehold_exchange::{CallError, ConnectionOptions, Failure, Read};
 use leasehold_io_thread::Sliced;
 use leasehold_lease::Protocol;
@@ -39,7 +40,20 @@ pub(crate) async fn make_and_carry(
         made.map_err(|_| CallError::ConnectTimeout)?
     };
     let socket = unless_over(calling, half, making).await?;
-    tell_address(half, socket.local().map_err(|error| unreached(&error))?)?;
+    let local = socket.local().map_err(|error| unreached(&error))?;
+    tell_addresses(half, local, None)?;
+    carry_both(calling, half, socket).await
+}
+
+/// Carries what goes over a connection until both directions are over, or the guest drops it.
+///
+/// # Errors
+/// Why it was given up.
+pub(crate) async fn carry_both(
+    calling: &Calling,
+    half: &Half,
+    socket: Socket,
+) -> Result<(), CallError> {
     let stuck = socket.stuck();
     let (reader, writer) = split(Sliced::new(socket));
     // They own the socket, which has to be there when it is said how it is given up.

@@ -4,8 +4,8 @@
 //! a guest that does not read, is dropped.
 
 use crate::body::Half;
-use crate::call::Calling;
-use crate::carry::{carry, tell_address};
+use crate::calling::Calling;
+use crate::carry::{carry, tell_addresses};
 use crate::connect::unreached;
 use leasehold_exchange::{CallError, Frame, Read, datagram_bytes};
 use leasehold_lease::Protocol;
@@ -47,7 +47,7 @@ pub(crate) async fn bind_and_carry(
         most: datagram_bytes(window),
     };
     own.set_hop_limit(hop_limit)?;
-    tell_address(half, own.local)?;
+    tell_addresses(half, own.local, None)?;
     let both = (own.send(), own.receive());
     carry(half, both, calling.over.notified()).await?.result()
 }

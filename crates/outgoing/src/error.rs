@@ -1,6 +1,7 @@
 //! Why requests cannot be sent at all.
 
 use std::io;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 
 /// Why the thread of outgoing requests cannot be started, or a tenant not be given any.
@@ -13,6 +14,14 @@ pub enum OutgoingError {
         file: PathBuf,
         /// Why.
         reason: String,
+    },
+    /// There can be no socket that listens at an address.
+    #[error("outgoing.listen: {address}: {source}")]
+    Address {
+        /// The address.
+        address: SocketAddr,
+        /// Why.
+        source: io::Error,
     },
     /// The host trusts no certificate.
     #[error("this host has no certificates that it trusts; `outgoing.ca` names a file of them")]

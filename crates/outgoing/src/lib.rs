@@ -1,4 +1,4 @@
-//! What guests ask of other hosts, on one I/O thread: HTTP requests, connections over TCP,
+//! What guests ask of other hosts, on one I/O thread: HTTP requests, connections over TCP, those that come to them,
 //! datagrams of UDP, and the addresses of names.
 //!
 //! A tenant's calls come through an [`Outbox`](leasehold_exchange::Outbox): the cell has one half of each
@@ -11,7 +11,8 @@
 //!    the tenant was told for a destination's name. Datagrams from elsewhere reach no tenant.
 //! 2. **The address that was checked is the address that is used.** A name is looked up once for a
 //!    connection; an address of this machine, of a private network, or of many hosts is left out
-//!    unless the lease allows it. So a name that its owner points elsewhere leads to nothing within.
+//!    unless the lease allows it. So a name that its owner points elsewhere leads to nothing within. Where tenants may listen
+//!    was bound before the thread began.
 //! 3. **Tenants share nothing**: connections, sessions of TLS and look-ups are a tenant's own.
 //! 4. **The end of a tenant ends its calls**: tasks and connections of a tenant live in one set, which
 //!    is dropped when its outbox is closed.
@@ -25,8 +26,10 @@
 //! | concept | file |
 //! |---|---|
 //! | the thread, and an outbox for each start of a tenant | `outgoing`, `tenant`; why it cannot start: `error` |
+//! | what the calls of a tenant share | `calling` |
 //! | one call; a request, and its body | `call`, `body` |
 //! | a connection over TCP, and what goes over it | `connection` |
+//! | sockets that listen, and the connections that come to them | `listening` |
 //! | a socket for datagrams | `datagrams` |
 //! | what the kernel has of a connection, also after its end | `socket`; its local port: `ports` |
 //! | both directions of a socket, until the guest or its tenant is done | `carry` |
@@ -56,12 +59,14 @@
 mod address;
 mod body;
 mod call;
+mod calling;
 mod carry;
 mod connect;
 mod connection;
 mod datagrams;
 mod dns;
 mod error;
+mod listening;
 mod names;
 mod outgoing;
 mod payer;
@@ -74,6 +79,7 @@ mod tenant;
 mod trust;
 
 pub use error::OutgoingError;
+pub use listening::Bound;
 pub use outgoing::{Options, Outgoing};
 pub use ports::LocalPorts;
 pub use resolver::Resolver;

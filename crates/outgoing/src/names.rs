@@ -2,7 +2,7 @@
 
 use crate::address::is_public;
 use crate::body::Half;
-use crate::call::Calling;
+use crate::calling::Calling;
 use leasehold_exchange::{ADDRESS, CallError, Fields, ResponseHead};
 use leasehold_lease::{Destination, DestinationHost, Outgoing as Lease, Protocol};
 use std::cell::RefCell;

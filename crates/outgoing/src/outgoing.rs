@@ -1,8 +1,9 @@
 //! The thread of calls to other hosts.
 
-use crate::call::Calling;
+use crate::calling::Calling;
 use crate::connect::Connecting;
 use crate::error::OutgoingError;
+use crate::listening::{Addresses, Bound, Listeners};
 use crate::names::Names;
 use crate::payer::Payer;
 use crate::pool::Pool;
@@ -35,6 +36,8 @@ pub struct Options {
     pub resolver: Option<Resolver>,
     /// The local ports that there are.
     pub ports: LocalPorts,
+    /// The sockets of the addresses at which tenants may listen: those of all leases that come.
+    pub bound: Bound,
     /// What gets the records of requests whose trace is recorded. With one, requests tell their hosts of the trace.
     pub observer: Option<Observer>,
 }
@@ -69,7 +72,12 @@ impl Outgoing {
                 Ok(runtime) => {
                     let _ = started.send(Ok(()));
                     let local = tokio::task::LocalSet::new();
-                    let shared = (resolver, options.ports, options.observer);
+                    let shared = Shared {
+                        resolver,
+                        ports: Ports::new(options.ports),
+                        addresses: Addresses::new(options.bound),
+                        observer: options.observer,
+                    };
                     local.block_on(&runtime, serve_all(opened, shared));
                 }
                 Err(error) => drop(started.send(Err(error))),
@@ -105,7 +113,8 @@ impl Outgoing {
             head_bytes: bytes(lease.head),
             window_bytes: bytes(lease.window),
         };
-        let outbox = Arc::new(Outbox::new(limits, lease.concurrency));
+        let outbox = Outbox::new(limits, lease.concurrency).listening(lease.listen.clone());
+        let outbox = Arc::new(outbox);
         let opened = Opened {
             tenant: tenant.to_owned(),
             cpu: cpu.copied(),
@@ -130,14 +139,18 @@ impl Drop for Outgoing {
     }
 }
 
+/// What the calls of all tenants share.
+struct Shared {
+    resolver: Arc<Resolver>,
+    ports: Rc<Ports>,
+    addresses: Rc<Addresses>,
+    observer: Option<Observer>,
+}
+
 /// Sends the calls of all tenants, until none can be opened any more; what is under way then is
 /// dropped, but for what tenants that are over wrote last.
-async fn serve_all(
-    mut opened: mpsc::UnboundedReceiver<Opened>,
-    (resolver, ports, observer): (Arc<Resolver>, LocalPorts, Option<Observer>),
-) {
+async fn serve_all(mut opened: mpsc::UnboundedReceiver<Opened>, shared: Shared) {
     tokio::task::spawn_local(keep_rounds());
-    let ports = Ports::new(ports);
     let mut tenants = tokio::task::JoinSet::new();
     loop {
         tokio::select! {
@@ -150,20 +163,22 @@ async fn serve_all(
                 let tenant: Rc<str> = tenant.into();
                 let calling = Rc::new(Calling {
                     tenant: tenant.clone(),
-                    observer: observer.clone(),
+                    observer: shared.observer.clone(),
                     lease,
                     connecting: Connecting {
-                        resolver: resolver.clone(),
+                        resolver: shared.resolver.clone(),
                         tls,
                         payer: payer.clone(),
                         sockets: Sockets {
-                            ports: ports.clone(),
+                            ports: shared.ports.clone(),
                             tenant,
                             window: outbox.limits().window_bytes,
                         },
                     },
                     pool: Pool::default(),
                     names: Names::default(),
+                    addresses: shared.addresses.clone(),
+                    listeners: Listeners::default(),
                     over: Notify::new(),
                 });
                 let task = serve(outbox, calling);

@@ -1,4 +1,4 @@
-//! A connection of a tenant over TCP, as the kernel has it: nothing of it is left behind that no lease has a limit for.
+//! A connection of a tenant over TCP, made or accepted, as the kernel has it: nothing of it is left behind that no lease has a limit for.
 //!
 //! Its buffers are as large as the window, or as the host allows (`net.core.wmem_max`, `rmem_max`) if that is less. Its port is counted for as long as the kernel keeps it. What it has not sent when it
 //! is dropped, the kernel gives up after a second, or at once if the peer has had its second before.
@@ -10,12 +10,16 @@ use rustix::net::sockopt;
 use std::cell::Cell;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::pin::Pin;
 use std::rc::Rc;
 use std::task::{Context, Poll};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
+
+/// The buffers of a connection that was accepted, bytes in each direction; the kernel takes twice as much.
+pub(crate) const LISTENER_BYTES: usize = 64 << 10;
 
 /// How long the kernel tries to send what is left of a connection that was dropped, ms.
 const LAST_MS: u32 = 1000;
@@ -43,12 +47,12 @@ impl Sockets {
         let stream = stream.map_err(|error| unreached(&error))?;
         let mut socket = Socket {
             stream,
-            port,
+            port: Some(port),
             is_shut: false,
             is_ended: false,
             is_stuck: Rc::default(),
         };
-        socket.port.set_left(true);
+        socket.leave_port(true);
         Ok(socket)
     }
 
@@ -72,9 +76,10 @@ impl Sockets {
     }
 }
 
-fn set(socket: &TcpSocket, to: SocketAddr, options: ConnectionOptions) -> io::Result<()> {
+fn set(socket: impl AsFd, of: SocketAddr, options: ConnectionOptions) -> io::Result<()> {
+    let socket = socket.as_fd();
     let hops = options.hop_limit;
-    match to {
+    match of {
         SocketAddr::V4(_) => sockopt::set_ip_ttl(socket, hops.into())?,
         SocketAddr::V6(_) => sockopt::set_ipv6_unicast_hops(socket, Some(hops))?,
     }
@@ -91,7 +96,8 @@ fn set(socket: &TcpSocket, to: SocketAddr, options: ConnectionOptions) -> io::Re
 #[derive(Debug)]
 pub(crate) struct Socket {
     stream: TcpStream,
-    port: Port,
+    /// One that was accepted has that of the socket which listens.
+    port: Option<Port>,
     /// This side has ended what it sends.
     is_shut: bool,
     /// The peer has ended the connection.
@@ -100,6 +106,29 @@ pub(crate) struct Socket {
 }
 
 impl Socket {
+    /// A connection that was accepted.
+    ///
+    /// # Errors
+    /// The system's, if it has gone already.
+    pub(crate) fn accepted(stream: TcpStream, options: ConnectionOptions) -> io::Result<Self> {
+        set(&stream, stream.local_addr()?, options)?;
+        stream.set_nodelay(true)?;
+        Ok(Self {
+            stream,
+            port: None,
+            is_shut: false,
+            is_ended: false,
+            is_stuck: Rc::default(),
+        })
+    }
+
+    /// Says whether the kernel keeps the port of a connection that this side has made when it has gone.
+    fn leave_port(&mut self, is_left: bool) {
+        if let Some(port) = &mut self.port {
+            port.set_left(is_left);
+        }
+    }
+
     /// The address of this side.
     pub(crate) fn local(&self) -> io::Result<SocketAddr> {
         self.stream.local_addr()
@@ -113,7 +142,7 @@ impl Socket {
     /// The peer has ended the connection. If it was the first to do so, no port is left behind on this side.
     fn ended(&mut self) {
         if !std::mem::replace(&mut self.is_ended, true) && !self.is_shut {
-            self.port.set_left(false);
+            self.leave_port(false);
         }
     }
 }
@@ -123,7 +152,7 @@ impl Drop for Socket {
         // An option that cannot be set leaves what any program's connection leaves.
         let _ = match self.is_stuck.get() {
             true => {
-                self.port.set_left(false);
+                self.leave_port(false);
                 sockopt::set_socket_linger(&self.stream, Some(Duration::ZERO))
             }
             false => sockopt::set_tcp_user_timeout(&self.stream, LAST_MS),

@@ -1,6 +1,7 @@
 //! The calls of one tenant, until its outbox is closed.
 
-use crate::call::{Calling, answer};
+use crate::call::answer;
+use crate::calling::Calling;
 use leasehold_exchange::Outbox;
 use leasehold_io_thread::Metered;
 use std::future::{pending, poll_fn};

@@ -7,14 +7,14 @@ use crate::offer::World;
 use anyhow::{Context, Result, ensure};
 use leasehold_cell::calibrate::Effort;
 use leasehold_cell::exchange::{
-    ADDRESS, CallKind, ExchangeLimits, Fields, Frame, GuestHalf, Outbox, Outlet, ResponseHead,
-    datagram_bytes,
+    ADDRESS, CallKind, ExchangeLimits, Fields, Frame, GuestHalf, Outbox, Outlet, PEER,
+    ResponseHead, datagram_bytes,
 };
 use leasehold_cell::steps::StepSamples;
 use leasehold_cell::steps::caps::{DATAGRAMS, RECEIVED};
 use leasehold_cell::{Cell, Exit, Lease, StartRequest, Surroundings};
 use leasehold_lease::Nanoseconds;
-use std::net::{Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
@@ -24,6 +24,12 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 /// As many addresses as a look-up finds at the most.
 const ADDRESSES: u32 = 16;
+
+/// The most calls at a time: a socket that listens, a connection that came to it, and the one that is waited for.
+const CALLS: u32 = 3;
+
+/// Where the programs listen.
+const LISTENED: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::new(10, 1, 2, 3)), 5432);
 
 /// Programs that ask.
 pub(super) const PROGRAMS: [&str; 3] = [
@@ -53,7 +59,8 @@ pub(super) fn samples(cell: &Cell, effort: Effort, program: &str) -> Result<Vec<
     let mut lease = Lease::default();
     lease.reclaim.budget = Nanoseconds::new(1_000_000_000).context("a budget")?;
     let program = cell.compile(&wrap(wat::parse_str(&text)?, World::Attack)?)?;
-    let outbox = Arc::new(Outbox::new(LIMITS, 1));
+    let outbox = Outbox::new(LIMITS, CALLS).listening(vec![LISTENED]);
+    let outbox = Arc::new(outbox);
     let tenant = cell.start_tenant(StartRequest {
         program,
         lease,
@@ -93,7 +100,13 @@ fn answer(outbox: &Outbox) -> Result<()> {
                 fields.push(ADDRESS, b"10.1.2.3:4")?;
                 send_datagrams(&mut call.half);
             }
-            CallKind::Connect { .. } => fields.push(ADDRESS, b"10.1.2.3:4")?,
+            CallKind::Connect { .. } | CallKind::Listen { .. } => {
+                fields.push(ADDRESS, b"10.1.2.3:4")?;
+            }
+            CallKind::Accept { .. } => {
+                fields.push(ADDRESS, b"10.1.2.3:4")?;
+                fields.push(PEER, b"10.1.2.3:5")?;
+            }
             CallKind::LookUp { .. } => {
                 for number in 0..ADDRESSES {
                     fields.push(ADDRESS, format!("2001:db8::{number:x}").as_bytes())?;

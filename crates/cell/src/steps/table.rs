@@ -662,9 +662,18 @@ static ROWS: [Row; 354] = [
         .takes(&[Held::HostPage])
         .holds("what goes over the connection"),
     row(TCP, "[method]tcp-socket.finish-connect").takes(ENTRY),
-    row(TCP, "[method]tcp-socket.start-listen"),
-    row(TCP, "[method]tcp-socket.finish-listen"),
-    row(TCP, "[method]tcp-socket.accept"),
+    row(TCP, "[method]tcp-socket.start-listen")
+        .caps(&[REQUESTS])
+        .takes(&[Held::HostPage])
+        .holds("a socket that listens"),
+    row(TCP, "[method]tcp-socket.finish-listen")
+        .caps(&[REQUESTS])
+        .takes(&[Held::HostPage])
+        .holds("what goes over the next connection"),
+    row(TCP, "[method]tcp-socket.accept")
+        .caps(&[REQUESTS])
+        .takes(&[Held::HostPage, Held::WasiEntry])
+        .holds("a slot of the arena, what goes over the next connection"),
     row(TCP, "[method]tcp-socket.local-address"),
     row(TCP, "[method]tcp-socket.remote-address"),
     row(TCP, "[method]tcp-socket.is-listening"),

@@ -1,10 +1,30 @@
 //! What is in the arena of a tenant for WASI.
 
 use super::http::object::Origin;
+use super::sockets::object::Object as Socket;
 use crate::host::fs::window::DirectoryPosition;
-use leasehold_reclaim::Extent;
+use leasehold_reclaim::{Extent, Handle};
 
-/// The event that a pollable waits for.
+/// What a pollable was made for.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Subscription {
+    /// An event.
+    To(Source),
+    /// Whatever this socket is about when it is waited for: one pollable is enough for all that a socket ever does.
+    Socket(Handle<Socket>),
+}
+
+impl Subscription {
+    /// The place of the stream that it waits for.
+    pub(super) fn stream(self) -> Option<u32> {
+        match self {
+            Self::To(source) => source.stream(),
+            Self::Socket(_) => None,
+        }
+    }
+}
+
+/// The event that is waited for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Source {
     /// A point of the monotonic clock, ns.
@@ -25,7 +45,7 @@ pub(crate) enum Source {
 
 impl Source {
     /// The place of the stream that it waits for.
-    pub(super) fn stream(self) -> Option<u32> {
+    fn stream(self) -> Option<u32> {
         match self {
             Self::Deadline(_)
             | Self::Trailers(_)

@@ -1,5 +1,5 @@
-//! The calls of a guest to other hosts: requests and datagrams that it sends, connections that it makes, names that it
-//! asks for.
+//! The calls of a guest to other hosts: requests and datagrams that it sends, connections that it makes and accepts, names that
+//! it asks for.
 //!
 //! A call is an exchange of which the cell has the client's half. The other half waits here until the
 //! call is sent, because the guest may write the body of a request before; then it goes to the I/O thread through
@@ -178,7 +178,10 @@ impl OutgoingCall {
         let mut state = self.state();
         let unsent = state.unsent.take().and_then(Discarded::into_inner);
         let half = *unsent.ok_or(Refused::Over)?;
-        state.is_socket = matches!(kind, CallKind::Connect { .. } | CallKind::Bind { .. });
+        state.is_socket = matches!(
+            kind,
+            CallKind::Connect { .. } | CallKind::Accept { .. } | CallKind::Bind { .. }
+        );
         drop(state);
         let sent = outbound.outlet.outbox().send(Call { half, kind });
         sent.map_err(|(call, why)| {

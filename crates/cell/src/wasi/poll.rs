@@ -6,9 +6,10 @@
 //! only state of a wait outside the arena is the execution's one deadline.
 
 use super::http::streams::Receiving;
-use super::objects::Source;
+use super::objects::{Source, Subscription};
 use super::outgoing::OutgoingCall;
 use super::rep;
+use super::sockets::object::Object as Socket;
 use super::view::Wasi;
 use super::watched::unpaid;
 use crate::clock;
@@ -16,6 +17,7 @@ use crate::guest::Guest;
 use crate::local;
 use crate::steps::caps::POLL_LIST;
 use crate::steps::{mark, step};
+use leasehold_reclaim::Handle;
 use std::collections::BTreeMap;
 use std::future::{Future, poll_fn};
 use std::pin::{Pin, pin};
@@ -33,18 +35,40 @@ use wasmtime_wasi_io::bindings::wasi::io::poll;
 /// # Errors
 /// When the lease cannot pay for it. The interface has no way to say so, so the guest traps.
 pub(crate) fn subscribe(guest: &mut Guest, source: Source) -> Result<Resource<DynPollable>> {
+    make(guest, Subscription::To(source))
+}
+
+/// Makes a pollable for all that a socket ever does.
+///
+/// # Errors
+/// As [`subscribe`].
+pub(crate) fn subscribe_to_socket(
+    guest: &mut Guest,
+    socket: Handle<Socket>,
+) -> Result<Resource<DynPollable>> {
+    make(guest, Subscription::Socket(socket))
+}
+
+fn make(guest: &mut Guest, subscription: Subscription) -> Result<Resource<DynPollable>> {
     let class = local::with(|local| local.classes.pollable);
-    let pollable = rep::create(guest, class, source).map_err(unpaid)?;
-    if let Some(place) = source.stream() {
+    let pollable = rep::create(guest, class, subscription).map_err(unpaid)?;
+    if let Some(place) = subscription.stream() {
         let identity = guest.identity();
         guest.watched.add(identity, place)?;
     }
     Ok(pollable)
 }
 
+/// What a pollable waits for now.
 fn source(guest: &Guest, pollable: &Resource<DynPollable>) -> Result<Source> {
     let handle = rep::find(guest, pollable).context("unknown pollable")?;
-    local::with(|local| local.kernel.groups().get(handle).copied()).context("unknown pollable")
+    Ok(match rep::get(handle).context("unknown pollable")? {
+        Subscription::To(source) => source,
+        Subscription::Socket(socket) => match rep::get(socket).and_then(|it| it.awaited()) {
+            Some(call) => Source::Response(call),
+            None => Source::Deadline(0),
+        },
+    })
 }
 
 impl poll::Host for Wasi<'_> {
@@ -89,16 +113,10 @@ impl poll::HostPollable for Wasi<'_> {
 
     fn drop(&mut self, pollable: Resource<DynPollable>) -> Result<()> {
         mark(step!("wasi:io/poll", "[resource-drop]pollable"));
-        if let Some(handle) = rep::find::<Source, _>(self.0, &pollable) {
-            let source = local::with(|local| {
-                let groups = local.kernel.groups_mut();
-                let source = groups.get(handle).copied();
-                groups.free(handle);
-                source
-            });
-            if let Some(place) = source.and_then(Source::stream) {
-                self.0.watched.remove(place);
-            }
+        if let Some(handle) = rep::find::<Subscription, _>(self.0, &pollable)
+            && let Some(place) = rep::free(handle).and_then(Subscription::stream)
+        {
+            self.0.watched.remove(place);
         }
         Ok(())
     }

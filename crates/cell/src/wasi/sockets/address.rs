@@ -3,7 +3,7 @@
 use super::bindings::network::{
     IpAddress, IpAddressFamily, IpSocketAddress, Ipv4SocketAddress, Ipv6SocketAddress,
 };
-use leasehold_exchange::{ADDRESS, Fields};
+use leasehold_exchange::{ADDRESS, Fields, PEER};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
 /// The host's notation of a socket's address.
@@ -47,7 +47,16 @@ pub(super) fn of_host(address: IpAddr) -> IpAddress {
 
 /// This side's address, as the head of a call says it.
 pub(super) fn local_address(fields: &Fields) -> Option<SocketAddr> {
-    let (_, address) = fields.iter().find(|(name, _)| *name == ADDRESS)?;
+    address_of(ADDRESS, fields)
+}
+
+/// The other side's.
+pub(super) fn peer_address(fields: &Fields) -> Option<SocketAddr> {
+    address_of(PEER, fields)
+}
+
+fn address_of(field: &str, fields: &Fields) -> Option<SocketAddr> {
+    let (_, address) = fields.iter().find(|(name, _)| *name == field)?;
     std::str::from_utf8(address).ok()?.parse().ok()
 }
 

@@ -29,6 +29,15 @@ pub(super) fn of_connection(failure: Failure) -> ErrorCode {
     }
 }
 
+/// The error of a socket that does not listen, or of a connection that did not come.
+pub(super) fn of_listening(failure: Failure) -> ErrorCode {
+    match failure {
+        Failure::Call(CallError::Denied) => ErrorCode::AccessDenied,
+        Failure::Call(CallError::NoPort) => ErrorCode::AddressInUse,
+        _ => ErrorCode::ConnectionAborted,
+    }
+}
+
 /// The error of a datagram that was not sent, or of a socket for them that was not bound.
 pub(super) fn of_datagrams(error: CallError) -> ErrorCode {
     match error {

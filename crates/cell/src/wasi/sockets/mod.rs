@@ -1,12 +1,13 @@
-//! `wasi:sockets` 0.2: connections over TCP and datagrams of UDP to where the lease allows, and the addresses
-//! of their names.
+//! `wasi:sockets` 0.2: connections over TCP and datagrams of UDP to where the lease allows, connections that come to where it
+//! lets the program listen, and the addresses of names.
 //!
 //! A connection is a call ([`OutgoingCall`](super::outgoing::OutgoingCall)): the thread of calls to other hosts makes it,
 //! after it has compared the address with the lease, and its bytes cross in the windows of an exchange. So is a socket for
 //! datagrams, which cross as frames. A place among the
 //! tenant's calls and the memory of the windows are charged before. A socket is one slot of the arena, without a destructor.
 //!
-//! No socket listens or has a port of its choice: that is refused (`access-denied`).
+//! Nowhere else a socket listens, and none that connects or sends datagrams has a port of its choice: that is refused
+//! (`access-denied`).
 
 mod access;
 mod address;

@@ -1,10 +1,13 @@
 //! The objects of `wasi:sockets` in the arena: one slot each, all of one size, without destructors.
 
 use super::bindings::network::IpAddressFamily;
-use leasehold_exchange::{CallError, KeepAlive};
+use leasehold_exchange::{CallError, ConnectionOptions, KeepAlive};
 use leasehold_reclaim::Handle;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
+
+/// How many connections may wait at a socket that listens, unless the guest says so; the lease may allow less.
+const BACKLOG: u32 = 128;
 
 /// The host's side of a handle.
 #[derive(Debug, Clone, Copy)]
@@ -21,6 +24,17 @@ pub(crate) enum Object {
     Incoming(Incoming),
     /// `outgoing-datagram-stream`.
     Outgoing(Outgoing),
+}
+
+impl Object {
+    /// The call whose answer a socket waits for, if there is one.
+    pub(crate) const fn awaited(&self) -> Option<u64> {
+        match self {
+            Self::Tcp(tcp) => tcp.awaited(),
+            Self::Udp(udp) => udp.awaited(),
+            Self::Network | Self::LookUp(_) | Self::Incoming(_) | Self::Outgoing(_) => None,
+        }
+    }
 }
 
 /// The addresses of a name.
@@ -40,7 +54,7 @@ pub(crate) enum LookedUp {
     Call(u64),
 }
 
-/// A socket for a connection.
+/// A socket for a connection, or one that listens.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Tcp {
     pub(super) family: IpAddressFamily,
@@ -50,6 +64,8 @@ pub(crate) struct Tcp {
     pub(super) is_keeping_alive: bool,
     pub(super) keep_alive: KeepAlive,
     pub(super) hop_limit: u8,
+    /// How many connections may wait while it listens.
+    pub(super) backlog: u32,
 }
 
 /// How far a socket is.
@@ -61,6 +77,22 @@ pub(crate) enum TcpState {
     Connected(Connection),
     /// There was no connection.
     Closed,
+    /// It was told this address, where the lease lets it listen.
+    Binding(SocketAddr),
+    Bound(SocketAddr),
+    /// The call with this number makes it listen.
+    Beginning(u64, SocketAddr),
+    Listening(Listening),
+}
+
+/// A socket that listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Listening {
+    /// The number of the call that keeps it so.
+    pub(super) call: u64,
+    pub(super) at: SocketAddr,
+    /// The number of the call that waits for the next connection; `None` if there was no place for one.
+    pub(super) next: Option<u64>,
 }
 
 /// A connection that was made.
@@ -113,6 +145,14 @@ impl Udp {
         }
     }
 
+    /// The call that is waited for.
+    const fn awaited(&self) -> Option<u64> {
+        match self.state {
+            UdpState::Binding(call) => Some(call),
+            UdpState::Unbound | UdpState::Bound(_) => None,
+        }
+    }
+
     /// The call that binds it, or is it.
     pub(super) const fn call(&self) -> Option<u64> {
         match self.state {
@@ -157,16 +197,50 @@ impl Tcp {
                 count: 9,
             },
             hop_limit: 64,
+            backlog: BACKLOG,
         }
     }
 
-    /// The call that connects it, or is its connection.
-    pub(super) const fn call(&self) -> Option<u64> {
+    /// Whether it has neither connected nor listened yet.
+    pub(super) const fn is_new(&self) -> bool {
+        matches!(
+            self.state,
+            TcpState::Unconnected | TcpState::Binding(_) | TcpState::Bound(_)
+        )
+    }
+
+    /// What it wants of a connection.
+    pub(super) fn options(&self) -> ConnectionOptions {
+        ConnectionOptions {
+            keep_alive: self.is_keeping_alive.then_some(self.keep_alive),
+            hop_limit: self.hop_limit,
+        }
+    }
+
+    /// The call that makes it what it is to be, or keeps it so, and the one that waits for a connection.
+    pub(super) const fn calls(&self) -> [Option<u64>; 2] {
         match self.state {
-            TcpState::Connecting(call, _) | TcpState::Connected(Connection { call, .. }) => {
-                Some(call)
-            }
-            TcpState::Unconnected | TcpState::Closed => None,
+            TcpState::Connecting(call, _)
+            | TcpState::Connected(Connection { call, .. })
+            | TcpState::Beginning(call, _) => [Some(call), None],
+            TcpState::Listening(Listening { call, next, .. }) => [Some(call), next],
+            TcpState::Unconnected
+            | TcpState::Closed
+            | TcpState::Binding(_)
+            | TcpState::Bound(_) => [None, None],
+        }
+    }
+
+    /// The call that is waited for.
+    const fn awaited(&self) -> Option<u64> {
+        match self.state {
+            TcpState::Connecting(call, _) | TcpState::Beginning(call, _) => Some(call),
+            TcpState::Listening(Listening { next, .. }) => next,
+            TcpState::Unconnected
+            | TcpState::Connected(_)
+            | TcpState::Closed
+            | TcpState::Binding(_)
+            | TcpState::Bound(_) => None,
         }
     }
 }

@@ -1,23 +1,27 @@
-//! `tcp`: sockets that connect. None listens: what a tenant answers comes through `wasi:http`.
+//! `tcp`: sockets that connect, and those that listen where the lease says so.
+//!
+//! A socket that listens has two calls: one that keeps it so, and one that waits for the next connection and then is that. So
+//! a guest that accepts takes a connection that is there, and never waits in the call.
 
 use super::access::{self, confused, handle, make};
-use super::address::{is_of_family, is_of_one_host, local_address, of_guest, of_socket};
+use super::address::{
+    is_of_family, is_of_one_host, local_address, of_guest, of_socket, peer_address,
+};
 use super::bindings::network::{ErrorCode, IpAddressFamily, IpSocketAddress};
 use super::bindings::tcp::{self, ShutdownType};
 use super::bindings::tcp_create_socket;
-use super::failure::{of_connection, refused};
+use super::failure::{of_connection, of_listening, refused};
 use super::kinds;
-use super::object::{Connection, Object, Tcp, TcpState};
+use super::object::{Connection, Listening, Object, Tcp, TcpState};
 use super::streams;
 use crate::guest::Guest;
 use crate::steps::{mark, step};
-use crate::wasi::objects::Source;
 use crate::wasi::outgoing::OutgoingCall;
-use crate::wasi::poll::subscribe;
+use crate::wasi::poll::subscribe_to_socket;
 use crate::wasi::rep;
 use crate::wasi::table::TableCharge;
 use crate::wasi::view::Wasi;
-use leasehold_exchange::{CallKind, ConnectionOptions};
+use leasehold_exchange::CallKind;
 use leasehold_reclaim::Handle;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -64,7 +68,7 @@ impl Wasi<'_> {
     fn change(&mut self, socket: &Socket, change: impl FnOnce(&mut Tcp)) -> Answer<()> {
         let (handle, mut tcp) = find(self.0, socket)?;
         // What a connection was made with stays.
-        if tcp.state != TcpState::Unconnected {
+        if !tcp.is_new() {
             return Ok(Err(ErrorCode::NotSupported));
         }
         change(&mut tcp);
@@ -97,21 +101,70 @@ impl Wasi<'_> {
 
     fn start(&mut self, tcp: &Tcp, to: SocketAddr) -> Result<u64, ErrorCode> {
         match tcp.state {
-            TcpState::Unconnected => {}
-            TcpState::Connecting(..) => return Err(ErrorCode::ConcurrencyConflict),
-            TcpState::Connected(_) | TcpState::Closed => return Err(ErrorCode::InvalidState),
+            // A port of a program's choice is for those that connect to it.
+            TcpState::Unconnected | TcpState::Bound(_) => {}
+            TcpState::Connecting(..) | TcpState::Binding(_) | TcpState::Beginning(..) => {
+                return Err(ErrorCode::ConcurrencyConflict);
+            }
+            TcpState::Connected(_) | TcpState::Closed | TcpState::Listening(_) => {
+                return Err(ErrorCode::InvalidState);
+            }
         }
         if !is_of_one_host(tcp.family, to) {
             return Err(ErrorCode::InvalidArgument);
         }
+        if tcp.state != TcpState::Unconnected {
+            return Err(ErrorCode::AccessDenied);
+        }
+        let options = tcp.options();
+        self.ask(CallKind::Connect { to, options })
+    }
+
+    /// The number of a call that was sent.
+    fn ask(&mut self, kind: CallKind) -> Result<u64, ErrorCode> {
         let outbound = self.0.imports.outgoing.clone();
         let outbound = outbound.ok_or(ErrorCode::AccessDenied)?;
-        let options = ConnectionOptions {
-            keep_alive: tcp.is_keeping_alive.then_some(tcp.keep_alive),
-            hop_limit: tcp.hop_limit,
+        self.0.call(&outbound, kind).map_err(refused)
+    }
+
+    /// Waits for the next connection of a socket that listens, if there is a place for it.
+    fn expect(
+        &mut self,
+        (handle, mut tcp): (Handle<Object>, Tcp),
+        mut listening: Listening,
+    ) -> Result<(), ErrorCode> {
+        let (at, options) = (listening.at, tcp.options());
+        let next = self.ask(CallKind::Accept { at, options });
+        listening.next = next.ok();
+        tcp.state = TcpState::Listening(listening);
+        rep::put(handle, Object::Tcp(tcp));
+        next.map(drop)
+    }
+
+    /// The socket and the streams of a connection that came to a socket that listens.
+    fn accepted(
+        &mut self,
+        listener: &Tcp,
+        connection: Connection,
+    ) -> Answer<(Socket, Resource<DynInputStream>, Resource<DynOutputStream>)> {
+        let call = self.0.calls().find(connection.call);
+        let call = call.context("a connection that is over")?;
+        let tcp = Tcp {
+            state: TcpState::Connected(connection),
+            streams: STREAMS,
+            ..*listener
         };
-        let call = self.0.call(&outbound, CallKind::Connect { to, options });
-        call.map_err(refused)
+        let Ok(socket) = make(self.0, Object::Tcp(tcp)) else {
+            return Ok(Err(ErrorCode::OutOfMemory));
+        };
+        let handle = handle(self.0, &socket)?;
+        match self.streams(&call, handle) {
+            Some((input, output)) => Ok(Ok((socket, input, output))),
+            None => {
+                access::take(self.0, &socket)?;
+                Ok(Err(ErrorCode::OutOfMemory))
+            }
+        }
     }
 }
 
@@ -131,21 +184,36 @@ impl tcp::Host for Wasi<'_> {}
 impl tcp::HostTcpSocket for Wasi<'_> {
     fn start_bind(&mut self, socket: Socket, _: Network, to: IpSocketAddress) -> Answer<()> {
         mark(step!("wasi:sockets/tcp", "[method]tcp-socket.start-bind"));
-        let (_, tcp) = find(self.0, &socket)?;
-        Ok(Err(match tcp.state {
-            TcpState::Unconnected if is_of_family(tcp.family, of_guest(to)) => {
-                ErrorCode::AccessDenied
+        let (handle, mut tcp) = find(self.0, &socket)?;
+        let to = of_guest(to);
+        match tcp.state {
+            TcpState::Unconnected => {}
+            TcpState::Connecting(..) | TcpState::Binding(_) | TcpState::Beginning(..) => {
+                return Ok(Err(ErrorCode::ConcurrencyConflict));
             }
-            TcpState::Unconnected => ErrorCode::InvalidArgument,
-            TcpState::Connecting(..) => ErrorCode::ConcurrencyConflict,
-            TcpState::Connected(_) | TcpState::Closed => ErrorCode::InvalidState,
-        }))
+            _ => return Ok(Err(ErrorCode::InvalidState)),
+        }
+        if !is_of_family(tcp.family, to) {
+            return Ok(Err(ErrorCode::InvalidArgument));
+        }
+        let outbound = self.0.imports.outgoing.as_ref();
+        if !outbound.is_some_and(|outbound| outbound.outlet.outbox().may_listen(to)) {
+            return Ok(Err(ErrorCode::AccessDenied));
+        }
+        tcp.state = TcpState::Binding(to);
+        rep::put(handle, Object::Tcp(tcp));
+        Ok(Ok(()))
     }
 
     fn finish_bind(&mut self, socket: Socket) -> Answer<()> {
         mark(step!("wasi:sockets/tcp", "[method]tcp-socket.finish-bind"));
-        find(self.0, &socket)?;
-        Ok(Err(ErrorCode::NotInProgress))
+        let (handle, mut tcp) = find(self.0, &socket)?;
+        let TcpState::Binding(to) = tcp.state else {
+            return Ok(Err(ErrorCode::NotInProgress));
+        };
+        tcp.state = TcpState::Bound(to);
+        rep::put(handle, Object::Tcp(tcp));
+        Ok(Ok(()))
     }
 
     fn start_connect(&mut self, socket: Socket, _: Network, to: IpSocketAddress) -> Answer<()> {
@@ -202,11 +270,18 @@ impl tcp::HostTcpSocket for Wasi<'_> {
 
     fn start_listen(&mut self, socket: Socket) -> Answer<()> {
         mark(step!("wasi:sockets/tcp", "[method]tcp-socket.start-listen"));
-        let (_, tcp) = find(self.0, &socket)?;
-        // It was bound to nothing.
-        Ok(Err(match tcp.state {
-            TcpState::Connecting(..) => ErrorCode::ConcurrencyConflict,
-            _ => ErrorCode::InvalidState,
+        let (handle, mut tcp) = find(self.0, &socket)?;
+        let at = match tcp.state {
+            TcpState::Bound(at) => at,
+            TcpState::Connecting(..) | TcpState::Binding(_) | TcpState::Beginning(..) => {
+                return Ok(Err(ErrorCode::ConcurrencyConflict));
+            }
+            _ => return Ok(Err(ErrorCode::InvalidState)),
+        };
+        let backlog = tcp.backlog;
+        Ok(self.ask(CallKind::Listen { at, backlog }).map(|call| {
+            tcp.state = TcpState::Beginning(call, at);
+            rep::put(handle, Object::Tcp(tcp));
         }))
     }
 
@@ -215,8 +290,31 @@ impl tcp::HostTcpSocket for Wasi<'_> {
             "wasi:sockets/tcp",
             "[method]tcp-socket.finish-listen"
         ));
-        find(self.0, &socket)?;
-        Ok(Err(ErrorCode::NotInProgress))
+        let (handle, mut tcp) = find(self.0, &socket)?;
+        let TcpState::Beginning(number, at) = tcp.state else {
+            return Ok(Err(ErrorCode::NotInProgress));
+        };
+        let call = self.0.calls().find(number);
+        let call = call.context("a socket that is over")?;
+        match call.with_response(|_, _| ()) {
+            Ok(None) => Ok(Err(ErrorCode::WouldBlock)),
+            Ok(Some(())) => {
+                let listening = Listening {
+                    call: number,
+                    at,
+                    next: None,
+                };
+                // Without a place for it, a connection is waited for when the guest wants one.
+                let _ = self.expect((handle, tcp), listening);
+                Ok(Ok(()))
+            }
+            Err(failure) => {
+                self.0.calls().end(number);
+                tcp.state = TcpState::Bound(at);
+                rep::put(handle, Object::Tcp(tcp));
+                Ok(Err(of_listening(failure)))
+            }
+        }
     }
 
     fn accept(
@@ -224,8 +322,38 @@ impl tcp::HostTcpSocket for Wasi<'_> {
         socket: Socket,
     ) -> Answer<(Socket, Resource<DynInputStream>, Resource<DynOutputStream>)> {
         mark(step!("wasi:sockets/tcp", "[method]tcp-socket.accept"));
-        find(self.0, &socket)?;
-        Ok(Err(ErrorCode::InvalidState))
+        let (handle, tcp) = find(self.0, &socket)?;
+        let TcpState::Listening(listening) = tcp.state else {
+            return Ok(Err(ErrorCode::InvalidState));
+        };
+        let Some(number) = listening.next else {
+            let expected = self.expect((handle, tcp), listening);
+            return Ok(Err(expected.err().unwrap_or(ErrorCode::WouldBlock)));
+        };
+        let call = self.0.calls().find(number);
+        let call = call.context("a socket that is over")?;
+        let came = match call.with_response(|_, head| (local_address(head), peer_address(head))) {
+            Ok(None) => return Ok(Err(ErrorCode::WouldBlock)),
+            Ok(Some((Some(local), Some(remote)))) => Ok(Connection {
+                call: number,
+                local,
+                remote,
+            }),
+            Ok(Some(_)) => Err(ErrorCode::Unknown),
+            Err(failure) => Err(of_listening(failure)),
+        };
+        let accepted = match came {
+            Ok(connection) => self.accepted(&tcp, connection)?,
+            Err(error) => {
+                self.0.calls().end(number);
+                Err(error)
+            }
+        };
+        // A connection for which the lease did not pay stays the next one.
+        if accepted.is_ok() || came.is_err() {
+            let _ = self.expect((handle, tcp), listening);
+        }
+        Ok(accepted)
     }
 
     fn local_address(&mut self, socket: Socket) -> Answer<IpSocketAddress> {
@@ -233,8 +361,17 @@ impl tcp::HostTcpSocket for Wasi<'_> {
             "wasi:sockets/tcp",
             "[method]tcp-socket.local-address"
         ));
-        let connection = self.connection(&socket)?;
-        Ok(connection.map(|connection| of_socket(connection.local)))
+        let (_, tcp) = find(self.0, &socket)?;
+        Ok(match tcp.state {
+            TcpState::Connected(Connection { local: at, .. })
+            | TcpState::Bound(at)
+            | TcpState::Beginning(_, at)
+            | TcpState::Listening(Listening { at, .. }) => Ok(of_socket(at)),
+            TcpState::Unconnected
+            | TcpState::Connecting(..)
+            | TcpState::Closed
+            | TcpState::Binding(_) => Err(ErrorCode::InvalidState),
+        })
     }
 
     fn remote_address(&mut self, socket: Socket) -> Answer<IpSocketAddress> {
@@ -248,8 +385,8 @@ impl tcp::HostTcpSocket for Wasi<'_> {
 
     fn is_listening(&mut self, socket: Socket) -> Result<bool> {
         mark(step!("wasi:sockets/tcp", "[method]tcp-socket.is-listening"));
-        find(self.0, &socket)?;
-        Ok(false)
+        let (_, tcp) = find(self.0, &socket)?;
+        Ok(matches!(tcp.state, TcpState::Listening(_)))
     }
 
     fn address_family(&mut self, socket: Socket) -> Result<IpAddressFamily> {
@@ -266,12 +403,20 @@ impl tcp::HostTcpSocket for Wasi<'_> {
             "wasi:sockets/tcp",
             "[method]tcp-socket.set-listen-backlog-size"
         ));
-        let (_, tcp) = find(self.0, &socket)?;
-        Ok(match (value, tcp.state) {
-            (0, _) => Err(ErrorCode::InvalidArgument),
-            (_, TcpState::Unconnected) => Ok(()),
-            _ => Err(ErrorCode::InvalidState),
-        })
+        let (handle, mut tcp) = find(self.0, &socket)?;
+        if value == 0 {
+            return Ok(Err(ErrorCode::InvalidArgument));
+        }
+        if !tcp.is_new() {
+            return Ok(Err(match tcp.state {
+                // What it listens with stays.
+                TcpState::Beginning(..) | TcpState::Listening(_) => ErrorCode::NotSupported,
+                _ => ErrorCode::InvalidState,
+            }));
+        }
+        tcp.backlog = u32::try_from(value).unwrap_or(u32::MAX);
+        rep::put(handle, Object::Tcp(tcp));
+        Ok(Ok(()))
     }
 
     fn keep_alive_enabled(&mut self, socket: Socket) -> Answer<bool> {
@@ -406,12 +551,8 @@ impl tcp::HostTcpSocket for Wasi<'_> {
 
     fn subscribe(&mut self, socket: Socket) -> Result<Resource<DynPollable>> {
         mark(step!("wasi:sockets/tcp", "[method]tcp-socket.subscribe"));
-        let (_, tcp) = find(self.0, &socket)?;
-        let source = match tcp.state {
-            TcpState::Connecting(call, _) => Source::Response(call),
-            _ => Source::Deadline(0),
-        };
-        subscribe(self.0, source)
+        let (handle, _) = find(self.0, &socket)?;
+        subscribe_to_socket(self.0, handle)
     }
 
     fn shutdown(&mut self, socket: Socket, how: ShutdownType) -> Answer<()> {
@@ -441,7 +582,7 @@ impl tcp::HostTcpSocket for Wasi<'_> {
             bail!("a socket is dropped before its streams: resource has children");
         }
         access::take(self.0, &socket)?;
-        if let Some(number) = tcp.call() {
+        for number in tcp.calls().into_iter().flatten() {
             self.0.calls().end(number);
         }
         Ok(())

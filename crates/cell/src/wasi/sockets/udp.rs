@@ -13,7 +13,7 @@ use crate::steps::caps::{DATAGRAMS, RECEIVED, TRANSFER};
 use crate::steps::{mark, step};
 use crate::wasi::objects::Source;
 use crate::wasi::outgoing::OutgoingCall;
-use crate::wasi::poll::subscribe;
+use crate::wasi::poll::{subscribe, subscribe_to_socket};
 use crate::wasi::rep;
 use crate::wasi::view::Wasi;
 use leasehold_exchange::{CallKind, Failure, Frame};
@@ -412,12 +412,8 @@ impl udp::HostUdpSocket for Wasi<'_> {
 
     fn subscribe(&mut self, socket: Socket) -> Result<Resource<DynPollable>> {
         mark(step!("wasi:sockets/udp", "[method]udp-socket.subscribe"));
-        let (_, udp) = find(self.0, &socket)?;
-        let source = match udp.state {
-            UdpState::Binding(call) => Source::Response(call),
-            UdpState::Unbound | UdpState::Bound(_) => Source::Deadline(0),
-        };
-        subscribe(self.0, source)
+        let (handle, _) = find(self.0, &socket)?;
+        subscribe_to_socket(self.0, handle)
     }
 
     fn drop(&mut self, socket: Socket) -> Result<()> {
