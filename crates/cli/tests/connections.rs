@@ -1,12 +1,12 @@
-//! Connections that a guest makes, and datagrams that it exchanges, with the standard library of its language: a confined program, in which each denied
+//! Connections that a guest makes and accepts, and datagrams that it exchanges, with the standard library of its language: a confined program, in which each denied
 //! system call is fatal, and hosts of the tests' own.
 
 mod calibrated;
 
 use std::fs;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::process::{Command, Output, Stdio};
+use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::process::{Child, Command, Output, Stdio};
 use std::sync::{LazyLock, mpsc};
 use std::thread;
 use std::time::Duration;
@@ -55,6 +55,18 @@ fn dial(outgoing: &str, arguments: &[&str], input: &[u8]) -> Output {
 
 /// Runs a guest likewise.
 fn run(guest: &str, outgoing: &str, arguments: &[&str], input: &[u8]) -> Output {
+    let (mut child, _lease) = start(guest, outgoing, arguments);
+    let mut stdin = child.stdin.take().expect("piped");
+    let input = input.to_vec();
+    // A guest that reads none of it may have ended.
+    let feeding = thread::spawn(move || drop(stdin.write_all(&input)));
+    let output = child.wait_with_output().expect("ends");
+    feeding.join().expect("fed");
+    output
+}
+
+/// Starts a guest likewise; its lease is in the directory.
+fn start(guest: &str, outgoing: &str, arguments: &[&str]) -> (Child, TempDir) {
     let directory = tempfile::tempdir().expect("a directory");
     let lease = directory.path().join("lease.toml");
     let profile = STATE.path().join("profile.json");
@@ -69,7 +81,7 @@ fn run(guest: &str, outgoing: &str, arguments: &[&str], input: &[u8]) -> Output 
          reclaim = {{ budget = \"50ms\" }}\n{outgoing}"
     );
     fs::write(&lease, text).expect("written");
-    let mut child = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+    let child = Command::new(env!("CARGO_BIN_EXE_leasehold"))
         .arg("--profile")
         .arg(profile)
         .args(["run", "--confinement", "trap", "--lease"])
@@ -81,13 +93,30 @@ fn run(guest: &str, outgoing: &str, arguments: &[&str], input: &[u8]) -> Output 
         .stderr(Stdio::piped())
         .spawn()
         .expect("runs");
-    let mut stdin = child.stdin.take().expect("piped");
-    let input = input.to_vec();
-    // A guest that reads none of it may have ended.
-    let feeding = thread::spawn(move || drop(stdin.write_all(&input)));
-    let output = child.wait_with_output().expect("ends");
-    feeding.join().expect("fed");
-    output
+    (child, directory)
+}
+
+/// An address of this machine that is free.
+fn free() -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    listener.local_addr().expect("an address")
+}
+
+/// Starts `dialer`, which listens at the address, and waits until it does.
+fn listening(at: SocketAddr, outgoing: &str, arguments: &[&str]) -> (Child, TempDir) {
+    let at = at.to_string();
+    let arguments: Vec<&str> = arguments.iter().copied().chain([&*at]).collect();
+    let listen = format!("listen = [\"{at}\"]{outgoing}");
+    let (mut child, lease) = start("dialer", &listen, &arguments);
+    let output = child.stdout.as_mut().expect("piped");
+    let mut line = Vec::new();
+    while line.last() != Some(&b'\n') {
+        let mut byte = [0];
+        output.read_exact(&mut byte).expect("a line");
+        line.push(byte[0]);
+    }
+    assert_eq!(line, format!("listens at {at}\n").as_bytes());
+    (child, lease)
 }
 
 /// What it printed, if it succeeded.
@@ -270,6 +299,72 @@ fn a_datagram_of_a_guest_that_exited_at_once_arrives() {
     }
 }
 
+#[test]
+fn a_guest_answers_clients_that_come_to_where_its_lease_lets_it_listen() {
+    let at = free();
+    let (child, _lease) = listening(at, "", &["serve", "20"]);
+    let mut own = Vec::new();
+    let sent: Vec<u8> = (0..300_000_u32)
+        .map(|number| (number % 251) as u8)
+        .collect();
+    // All are there before the first is answered to its end.
+    let clients: Vec<TcpStream> = (0..4)
+        .map(|_| TcpStream::connect(at).expect("connected"))
+        .collect();
+    let more = (4..20).map(|_| TcpStream::connect(at).expect("connected"));
+    for mut client in clients.into_iter().chain(more) {
+        let mut writer = client.try_clone().expect("a descriptor");
+        let bytes = sent.clone();
+        let writing = thread::spawn(move || {
+            writer.write_all(&bytes).expect("written");
+            writer.shutdown(Shutdown::Write).expect("shut down");
+        });
+        let mut got = Vec::new();
+        client.read_to_end(&mut got).expect("read");
+        writing.join().expect("written");
+        got.reverse();
+        assert!(got == sent);
+        own.push(client.local_addr().expect("an address"));
+    }
+    let output = child.wait_with_output().expect("ends");
+    let text = String::from_utf8_lossy(printed(&output)).into_owned();
+    let expected: String = own
+        .iter()
+        .map(|own| format!("{own} sent 300000 bytes\n"))
+        .collect();
+    assert_eq!(text, expected);
+    let gone = TcpStream::connect(at).expect_err("nobody listens any more");
+    assert_eq!(gone.kind(), std::io::ErrorKind::ConnectionRefused);
+}
+
+#[test]
+fn a_guest_that_listens_holds_as_many_connections_as_its_lease_has_places_for() {
+    let at = free();
+    // One for the socket, and one for each connection.
+    let (mut child, _lease) = listening(at, ", concurrency = 4", &["hold", "9"]);
+    let connect = || TcpStream::connect(at).expect("connected");
+    let clients = [connect(), connect(), connect()];
+    let output = child.stdout.as_mut().expect("piped");
+    let mut text = [0; 13];
+    output.read_exact(&mut text).expect("read");
+    assert_eq!(&text, b"3 and no more");
+    drop(clients);
+    drop(connect());
+    let output = child.wait_with_output().expect("ends");
+    assert!(output.status.success(), "{output:?}");
+}
+
+#[test]
+fn an_address_at_which_another_program_listens_is_named_with_its_key() {
+    let taken = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    let at = taken.local_addr().expect("an address");
+    let output = dial(&format!("listen = [\"{at}\"]"), &["listen", "x"], b"");
+    let text = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(70), "{text}");
+    let found = format!("lease.toml: outgoing.listen: {at}: Address already in use");
+    assert!(text.contains(&found), "{text}");
+}
+
 /// The file has what the interface's text says of each case. wasmtime 49 answers the same but for the addresses of a
 /// connection that was refused, and for names that no lease has.
 #[test]
@@ -281,10 +376,11 @@ fn each_function_answers_in_each_state_of_a_socket_what_the_interface_says() {
     );
     let gone = listener.and_then(|it| it.local_addr()).expect("an address");
     let unheard = socket.and_then(|it| it.local_addr()).expect("an address");
+    let own = free();
     let allow = format!(
-        "allow = [\"tcp://{tcp}\", \"tcp://{gone}\", \"udp://{udp}\", \"udp://{unheard}\"]"
+        "allow = [\"tcp://{tcp}\", \"tcp://{gone}\", \"tcp://{own}\", \"udp://{udp}\", \"udp://{unheard}\"], listen = [\"{own}\"]"
     );
-    let ports = [tcp, gone, udp, unheard].map(|address| address.port().to_string());
+    let ports = [tcp, gone, udp, unheard, own].map(|address| address.port().to_string());
     let ports: Vec<&str> = ports.iter().map(String::as_str).collect();
     let output = run("sockets", &allow, &ports, b"");
     let (printed, expected) = (printed(&output), include_str!("sockets.txt"));

@@ -1,10 +1,12 @@
-//! Connects to a host over TCP, and exchanges datagrams with it, with the standard library alone.
+//! Connects to a host over TCP, accepts connections, and exchanges datagrams with a host, with the standard library alone.
 //!
 //! - `dialer ask HOST:PORT`: sends standard input, says that there is no more, and prints what comes.
 //! - `dialer addresses HOST:PORT`: prints the addresses of both sides, as this side sees them.
 //! - `dialer many N HOST:PORT`: prints how many of `N` connections can be had at a time.
 //! - `dialer shout TEXT HOST:PORT`: sends the text and exits, without closing anything.
-//! - `dialer listen ADDRESS`: waits for connections.
+//! - `dialer listen ADDRESS`: begins to listen.
+//! - `dialer serve N ADDRESS`: sends back, in reverse, what each of `N` connections sent, and prints whose it was.
+//! - `dialer hold N ADDRESS`: prints how many of `N` connections it gets at a time, and waits for the end of each.
 //! - `dialer query HOST:PORT`: sends each line of standard input as a datagram, and prints the answer to each.
 //! - `dialer cast TEXT HOST:PORT`: sends the text as a datagram and exits, without closing anything.
 //! - `dialer burst N BYTES HOST:PORT`: sends `N` datagrams of this size, and prints how many came back.
@@ -24,6 +26,8 @@ fn main() -> ExitCode {
         ["many", number, to] => many(number.parse().unwrap_or(0), to),
         ["shout", text, to] => shout(text, to),
         ["listen", address] => TcpListener::bind(address).map(drop),
+        ["serve", number, address] => serve(number.parse().unwrap_or(0), address),
+        ["hold", number, address] => hold(number.parse().unwrap_or(0), address),
         ["query", to] => query(to),
         ["cast", text, to] => cast(text, to),
         ["burst", number, size, to] => {
@@ -34,7 +38,7 @@ fn main() -> ExitCode {
         }
         _ => {
             eprintln!(
-                "usage: dialer ask|addresses|many N|shout TEXT|listen|query|cast TEXT|burst N BYTES|bind \
+                "usage: dialer ask|addresses|many N|shout TEXT|listen|serve N|hold N|query|cast TEXT|burst N BYTES|bind \
                  HOST:PORT"
             );
             return ExitCode::from(64);
@@ -91,6 +95,50 @@ fn shout(text: &str, to: &str) -> io::Result<()> {
     let mut stream = TcpStream::connect(to)?;
     stream.write_all(text.as_bytes())?;
     std::process::exit(0)
+}
+
+/// Listens, and says so when it does.
+fn listen(address: &str) -> io::Result<TcpListener> {
+    let listener = TcpListener::bind(address)?;
+    println!("listens at {}", listener.local_addr()?);
+    Ok(listener)
+}
+
+fn serve(number: usize, address: &str) -> io::Result<()> {
+    let listener = listen(address)?;
+    for _ in 0..number {
+        let (mut stream, peer) = listener.accept()?;
+        assert_eq!(stream.peer_addr()?, peer);
+        assert_eq!(stream.local_addr()?, listener.local_addr()?);
+        let mut all = Vec::new();
+        stream.read_to_end(&mut all)?;
+        all.reverse();
+        stream.write_all(&all)?;
+        println!("{peer} sent {} bytes", all.len());
+    }
+    Ok(())
+}
+
+fn hold(number: usize, address: &str) -> io::Result<()> {
+    let listener = listen(address)?;
+    let mut streams = Vec::new();
+    while streams.len() < number {
+        match listener.accept() {
+            Ok((stream, _)) => streams.push(stream),
+            Err(error) => {
+                println!("{} and no more: {error}", streams.len());
+                break;
+            }
+        }
+    }
+    if streams.len() == number {
+        println!("{number}");
+    }
+    for mut stream in streams {
+        let _ = stream.read(&mut [0]);
+    }
+    // There is room again.
+    listener.accept().map(drop)
 }
 
 /// A socket for datagrams of the family that an address is of, or IPv4 for a name.

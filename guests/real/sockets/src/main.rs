@@ -1,7 +1,7 @@
 //! Prints what each function of `wasi:sockets` answers in each state of a socket, one line for each case.
 //!
-//! `sockets TCP GONE UDP UNHEARD`: the ports on 127.0.0.1 of a host that sends back what it gets over TCP, in reverse, and of
-//! nobody; of one that sends back datagrams, and of nobody.
+//! `sockets TCP GONE UDP UNHEARD OWN`: the ports on 127.0.0.1 of a host that sends back what it gets over TCP, in reverse, and of
+//! nobody; of one that sends back datagrams, and of nobody; and the one at which the program may listen.
 
 use std::env;
 use std::fmt::Debug;
@@ -18,8 +18,8 @@ use wasip2::sockets::udp_create_socket::create_udp_socket;
 
 fn main() -> ExitCode {
     let ports: Vec<u16> = env::args().skip(1).flat_map(|text| text.parse()).collect();
-    let [tcp, gone, udp, unheard] = ports[..] else {
-        eprintln!("usage: sockets TCP GONE UDP UNHEARD");
+    let [tcp, gone, udp, unheard, own] = ports[..] else {
+        eprintln!("usage: sockets TCP GONE UDP UNHEARD OWN");
         return ExitCode::from(64);
     };
     let network = instance_network();
@@ -27,6 +27,7 @@ fn main() -> ExitCode {
     refused_addresses(&network);
     connected_tcp(&network, tcp);
     refused_tcp(&network, gone);
+    listening_tcp(&network, own);
     new_udp(&network);
     bound_udp(&network, udp);
     peer_of_udp(&network, udp, unheard);
@@ -239,6 +240,87 @@ fn refused_tcp(network: &Network, gone: u16) {
     );
     succeeds("tcp local-address after that", socket.local_address());
     succeeds("tcp remote-address after that", socket.remote_address());
+}
+
+fn listening_tcp(network: &Network, port: u16) {
+    let Ok(socket) = create_tcp_socket(IpAddressFamily::Ipv4) else {
+        return;
+    };
+    // One is enough for all that a socket does.
+    let something = socket.subscribe();
+    case("tcp hop-limit of a listener", socket.set_hop_limit(9));
+    case("tcp bind", socket.start_bind(network, local(port)));
+    case("tcp bind while binding", socket.start_bind(network, local(port)));
+    case("tcp listen while binding", socket.start_listen());
+    case("tcp finish-bind", socket.finish_bind());
+    case("tcp finish-bind twice", socket.finish_bind());
+    case("tcp bind when bound", socket.start_bind(network, local(port)));
+    succeeds("tcp accept when bound", socket.accept());
+    println!(
+        "tcp local-address when bound is right: {}",
+        is(&socket.local_address(), local(port))
+    );
+    succeeds("tcp remote-address when bound", socket.remote_address());
+    println!("tcp is-listening when bound: {}", socket.is_listening());
+    case("tcp backlog of 0 when bound", socket.set_listen_backlog_size(0));
+    case("tcp backlog of 5 when bound", socket.set_listen_backlog_size(5));
+    case("tcp start-listen", socket.start_listen());
+    case("tcp bind before it listens", socket.start_bind(network, local(port)));
+    something.block();
+    case("tcp finish-listen", socket.finish_listen());
+    case("tcp finish-listen twice", socket.finish_listen());
+    println!("tcp is-listening when it listens: {}", socket.is_listening());
+    case("tcp listen when it listens", socket.start_listen());
+    case("tcp bind when it listens", socket.start_bind(network, local(port)));
+    let to_itself = socket.start_connect(network, local(port));
+    case("tcp connect when it listens", to_itself);
+    succeeds("tcp finish-connect when it listens", socket.finish_connect());
+    succeeds("tcp remote-address when it listens", socket.remote_address());
+    case(
+        "tcp shutdown when it listens",
+        socket.shutdown(ShutdownType::Both),
+    );
+    succeeds("tcp accept of nobody", socket.accept());
+    println!("tcp is ready for nobody: {}", something.ready());
+    accepted_tcp(network, &socket, port);
+}
+
+fn accepted_tcp(network: &Network, listener: &TcpSocket, port: u16) {
+    let Ok(client) = create_tcp_socket(IpAddressFamily::Ipv4) else {
+        return;
+    };
+    case(
+        "tcp connect to the listener",
+        client.start_connect(network, local(port)),
+    );
+    client.subscribe().block();
+    let Some(of_client) = succeeds("tcp finish-connect to it", client.finish_connect()) else {
+        return;
+    };
+    listener.subscribe().block();
+    let Some((accepted, input, output)) = succeeds("tcp accept", listener.accept()) else {
+        return;
+    };
+    succeeds("tcp accept of nobody else", listener.accept());
+    println!(
+        "tcp addresses of an accepted socket are right: {} {}",
+        is(&accepted.local_address(), local(port)),
+        client
+            .local_address()
+            .is_ok_and(|address| is(&accepted.remote_address(), address))
+    );
+    println!("tcp family of an accepted socket: {:?}", accepted.address_family());
+    println!("tcp is-listening of an accepted socket: {}", accepted.is_listening());
+    case("tcp hop-limit of an accepted socket", accepted.hop_limit());
+    case("tcp listen with an accepted socket", accepted.start_listen());
+    succeeds("tcp accept from an accepted socket", accepted.accept());
+    case("tcp bind an accepted socket", accepted.start_bind(network, ANY));
+    println!("tcp write to it: {:?}", of_client.1.blocking_write_and_flush(b"ping"));
+    println!("tcp read from it: {:?}", input.blocking_read(100));
+    println!("tcp write from it: {:?}", output.blocking_write_and_flush(b"pong"));
+    println!("tcp read of that: {:?}", of_client.0.blocking_read(100));
+    case("tcp shutdown of it", accepted.shutdown(ShutdownType::Send));
+    println!("tcp read then of that: {}", of_client.0.blocking_read(100).is_ok());
 }
 
 fn new_udp(network: &Network) {
