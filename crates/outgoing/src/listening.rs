@@ -210,17 +210,18 @@ pub(crate) async fn accept_and_carry(
     let accepting = async {
         loop {
             let listener = calling.listeners.at(at).ok_or(CallError::Terminated)?;
-            let accepted = listener.accept().await.and_then(|(stream, peer)| {
-                let socket = Socket::accepted(stream, options)?;
-                let local = socket.local()?;
-                Ok((socket, local, peer))
-            });
-            if let Ok(accepted) = accepted {
-                return Ok(accepted);
+            let Ok((stream, peer)) = listener.accept().await else {
+                // There are no descriptors, or it listens no more.
+                drop(listener);
+                sleep(PAUSE).await;
+                continue;
+            };
+            // A client that has gone already is none.
+            if let Ok(socket) = Socket::accepted(stream, options)
+                && let Ok(local) = socket.local()
+            {
+                return Ok((socket, local, peer));
             }
-            // The client has gone already, or there are no descriptors, or it listens no more.
-            drop(listener);
-            sleep(PAUSE).await;
         }
     };
     let (socket, local, peer) = unless_over(calling, half, accepting).await?;

@@ -101,7 +101,6 @@ impl Wasi<'_> {
 
     fn start(&mut self, tcp: &Tcp, to: SocketAddr) -> Result<u64, ErrorCode> {
         match tcp.state {
-            // A port of a program's choice is for those that connect to it.
             TcpState::Unconnected | TcpState::Bound(_) => {}
             TcpState::Connecting(..) | TcpState::Binding(_) | TcpState::Beginning(..) => {
                 return Err(ErrorCode::ConcurrencyConflict);
@@ -113,6 +112,7 @@ impl Wasi<'_> {
         if !is_of_one_host(tcp.family, to) {
             return Err(ErrorCode::InvalidArgument);
         }
+        // One that is bound can only listen: no connection has a port of the program's choice.
         if tcp.state != TcpState::Unconnected {
             return Err(ErrorCode::AccessDenied);
         }
