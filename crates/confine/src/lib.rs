@@ -34,7 +34,7 @@
 //!     tenants: vec![Place::write("/srv/data")],
 //!     controller: vec![Place::read("/srv/programs/thumbnail.wasm")],
 //!     start: vec![Place::read("/proc")],
-//!     ports: Vec::new(),
+//!     ..Places::default()
 //! };
 //! // First in `main`, before any other thread exists.
 //! let in_force = enter(Mode::Enforce, places, Locking::Never)?;
