@@ -541,9 +541,15 @@ impl Cell {
         request.surroundings.stderr.prepare();
         let promised = self.promise(&request)?;
         let outlet = request.surroundings.outgoing.as_ref();
-        let calls = outlet.map_or(0, |outlet| outlet.outbox().concurrency());
-        let has_dirs = !request.surroundings.dirs.is_empty();
-        let demand = limit::Demand::of_tenant(&request.lease, has_dirs, calls);
+        let parts = limit::Parts {
+            has_dirs: !request.surroundings.dirs.is_empty(),
+            data_sets: request.surroundings.data.len(),
+            has_store: request.surroundings.keyvalue.is_some(),
+            has_image: service.is_some() || request.lease.memory.paging.is_some(),
+            calls: outlet.map_or(0, |outlet| outlet.outbox().concurrency()),
+            addresses: outlet.map_or(0, |outlet| outlet.outbox().addresses()),
+        };
+        let demand = limit::Demand::of_tenant(&request.lease, parts);
         let files = demand
             .map(limit::Promise::make)
             .transpose()

@@ -62,8 +62,10 @@ pub struct RehearsedStart<'a> {
     pub has_store: bool,
     /// Whether it answers requests.
     pub is_handler: bool,
-    /// HTTP requests that it may send at a time; 0 if it may send none.
+    /// Calls to other hosts that it may have under way at a time; 0 if it may make none.
     pub calls: u32,
+    /// Addresses at which it may listen.
+    pub addresses: usize,
 }
 
 impl Rehearsal {
@@ -117,7 +119,15 @@ impl Rehearsal {
         }
         let full = |refused: &dyn std::fmt::Display| StartError::Full(refused.to_string());
         let has_dirs = !surroundings.dirs.is_empty();
-        if let Some(demand) = limit::Demand::of_tenant(lease, has_dirs, start.calls) {
+        let parts = limit::Parts {
+            has_dirs,
+            data_sets: surroundings.data.len(),
+            has_store: start.has_store,
+            has_image: start.is_handler || lease.memory.paging.is_some(),
+            calls: start.calls,
+            addresses: start.addresses,
+        };
+        if let Some(demand) = limit::Demand::of_tenant(lease, parts) {
             let promised = self.descriptors.add(demand);
             promised.map_err(|refused| full(&refused))?;
         }

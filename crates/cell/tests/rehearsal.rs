@@ -36,6 +36,7 @@ fn rehearse(program: &Path, lease: &Lease, dirs: &[&Path]) -> Result<(), StartEr
         has_store: false,
         is_handler: false,
         calls: 0,
+        addresses: 0,
     })
 }
 
@@ -122,6 +123,7 @@ fn what_the_process_does_not_have_for_all_is_refused_to_the_last() {
             has_store: false,
             is_handler: false,
             calls: 0,
+            addresses: 0,
         })
     };
     start().expect("one half");

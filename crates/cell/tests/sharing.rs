@@ -287,6 +287,7 @@ fn a_lock_that_does_not_fit_the_reservation_is_refused_before_the_program_runs()
             has_store: false,
             is_handler: false,
             calls: 0,
+            addresses: 0,
         })
     };
     let foretold = rehearse(size * PAGE).expect_err("too small");

@@ -11,7 +11,7 @@ use crate::leases::{self, Ends};
 use crate::memory_admission::MemoryVerdict;
 use crate::overhead::{HostSteps, HostTime};
 use crate::report::nanos;
-use crate::requests::Prepared;
+use crate::requests::trust;
 use crate::transit::{self, Transit};
 use crate::useless::Useless;
 use comfy_table::{CellAlignment, Table, presets};
@@ -108,9 +108,10 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         profile: usable.as_ref(),
         profile_file: place.as_deref(),
         control: &Control::of_served(&arguments.leases, &file),
+        unreached: Vec::new(),
     };
     let mut outcome = Outcome::of(&file, set, overhead, requests, &start);
-    if let Err(failure) = Prepared::read(&file.tenants, Origin::File(&arguments.leases)) {
+    if let Err(failure) = trust(&file.tenants, Origin::File(&arguments.leases)) {
         outcome.hindrances.add(None, failure);
     }
     outcome.headroom = asked.map(|(name, place)| {

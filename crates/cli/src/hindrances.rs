@@ -51,6 +51,8 @@ pub(crate) struct Start<'a> {
     pub(crate) profile_file: Option<&'a Path>,
     /// What operators need.
     pub(crate) control: &'a Control,
+    /// Why a node that runs could not start a tenant that is none of its start, by the tenant's name.
+    pub(crate) unreached: Vec<(String, String)>,
 }
 
 /// Why a start would be refused.
@@ -130,6 +132,9 @@ impl Hindrances {
             if let Err(failure) = begun {
                 all.add(Some(&tenant.name), failure);
             }
+        }
+        for (tenant, message) in &start.unreached {
+            all.add(Some(tenant), Failure::Configuration(message.clone()));
         }
         all.untested.extend(untested_code(file));
         if start.profile.is_none() {
@@ -226,5 +231,6 @@ pub(crate) fn rehearsed<'a>(
         has_store: tenant.keyvalue.is_some(),
         is_handler: tenant.http.is_some(),
         calls: outgoing.map_or(0, |lease| lease.concurrency),
+        addresses: outgoing.map_or(0, |lease| lease.listen.len()),
     }
 }

@@ -29,28 +29,16 @@ impl Prepared {
     /// Reads which certificates are trusted and how names are looked up, and binds the sockets that tenants may listen on.
     ///
     /// # Errors
-    /// When a file of certificates cannot be used, or the host has none; when an address is not free.
+    /// Those of [`trust`]; when an address is not free.
     pub(crate) fn read(tenants: &[TenantSpec], origin: Origin<'_>) -> Result<Self, Failure> {
-        let leases = || tenants.iter().filter_map(|tenant| tenant.outgoing.as_ref());
-        if leases().next().is_none() {
+        let Some(trust) = trust(tenants, origin)? else {
             return Ok(Self(None));
-        }
-        let failed = |error: OutgoingError| {
-            let message = match origin {
-                Origin::File(file) => format!("{}: {error}", file.display()),
-                Origin::Flags | Origin::Node => error.to_string(),
-            };
-            match error {
-                OutgoingError::Certificates { .. } => Failure::Missing(message),
-                OutgoingError::Address { .. } => Failure::Host(anyhow::anyhow!(message)),
-                _ => Failure::Configuration(message),
-            }
         };
         Ok(Self(Some(Ready {
-            trust: Trust::load(leases()).map_err(failed)?,
+            trust,
             resolver: Resolver::of_host(),
             ports: LocalPorts::of_host(),
-            bound: Bound::open(leases()).map_err(failed)?,
+            bound: Bound::open(leases(tenants)).map_err(|error| failed(&error, origin))?,
         })))
     }
 
@@ -80,6 +68,34 @@ impl Prepared {
         let thread = thread.map_err(|error| Failure::Host(error.into()))?;
         Ok(Requests(Some(thread)))
     }
+}
+
+fn leases(tenants: &[TenantSpec]) -> impl Iterator<Item = &leasehold_lease::Outgoing> {
+    tenants.iter().filter_map(|tenant| tenant.outgoing.as_ref())
+}
+
+fn failed(error: &OutgoingError, origin: Origin<'_>) -> Failure {
+    let message = match origin {
+        Origin::File(file) => format!("{}: {error}", file.display()),
+        Origin::Flags | Origin::Node => error.to_string(),
+    };
+    match error {
+        OutgoingError::Certificates { .. } => Failure::Missing(message),
+        OutgoingError::Address { .. } => Failure::Host(anyhow::anyhow!(message)),
+        _ => Failure::Configuration(message),
+    }
+}
+
+/// Reads which certificates are trusted; `None` if no tenant asks other hosts, or listens.
+///
+/// # Errors
+/// When a file of certificates cannot be used, or the host has none.
+pub(crate) fn trust(tenants: &[TenantSpec], origin: Origin<'_>) -> Result<Option<Trust>, Failure> {
+    if leases(tenants).next().is_none() {
+        return Ok(None);
+    }
+    let trust = Trust::load(leases(tenants));
+    trust.map(Some).map_err(|error| failed(&error, origin))
 }
 
 impl Requests {

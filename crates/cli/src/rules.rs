@@ -15,7 +15,9 @@ use crate::transit::{self, Transit};
 use leasehold_cell::memory::HeldMemory;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{Rehearsal, StartError};
-use leasehold_lease::{ByteSize, KeyValue, LeaseFile, Outgoing, RegularFile, TenantSpec};
+use leasehold_lease::{
+    Addresses, ByteSize, KeyValue, LeaseFile, Outgoing, RegularFile, TenantSpec,
+};
 use leasehold_node::view::{EndBound, ErrorKind};
 use leasehold_node::{Admission, Admitted, Problem};
 use leasehold_reserve::{Contract, Order};
@@ -112,6 +114,7 @@ impl Rules {
         };
         let bad = |failure: Failure| Problem::new(ErrorKind::BadLease, failure.to_string());
         check_stores(tenants, needs.origin).map_err(bad)?;
+        check_addresses(tenants)?;
         let Some(mounts) = &self.host.mounts else {
             return Ok(());
         };
@@ -128,6 +131,24 @@ impl Rules {
             .map(PathBuf::as_path)
             .chain([own])
     }
+}
+
+/// Whether no two tenants would listen at one address.
+fn check_addresses(tenants: &[TenantSpec]) -> Result<(), Problem> {
+    let mut taken = Addresses::default();
+    for tenant in tenants {
+        let stated = tenant.outgoing.iter().flat_map(|it| &it.listen);
+        for address in stated {
+            if !taken.take(*address) {
+                let message = format!(
+                    "tenant.{}.outgoing.listen: found {address}; allowed: an address that no other tenant has",
+                    tenant.name
+                );
+                return Err(Problem::new(ErrorKind::BadLease, message));
+            }
+        }
+    }
+    Ok(())
 }
 
 impl Admission for Rules {
@@ -302,6 +323,11 @@ impl Admission for Rules {
             profile: Some(&self.profile),
             profile_file: self.profile_file.as_deref(),
             control: &self.control,
+            unreached: file
+                .tenants
+                .iter()
+                .filter_map(|tenant| Some((tenant.name.clone(), self.check(tenant).err()?.message)))
+                .collect(),
         };
         admit::json(file, self.overhead, self.steps(&file.tenants), &start)
     }

@@ -83,9 +83,10 @@ fn received(http: &Http) -> u64 {
 
 fn sent(outgoing: &Outgoing) -> u64 {
     let request = held(outgoing.head, outgoing.window) + CONNECTION;
-    // Those that wait to be accepted: the kernel holds one more than it is told.
+    // Those that wait to be accepted: the kernel holds one more than it is told, with twice the window of what they sent.
     let waiting = outgoing.listen.len() as u64 * u64::from(outgoing.concurrency + 1);
-    request * u64::from(outgoing.concurrency) + (IDLE + waiting) * CONNECTION
+    let sent = waiting * 2 * outgoing.window.get();
+    request * u64::from(outgoing.concurrency) + IDLE * CONNECTION + sent
 }
 
 fn held(head: ByteSize, window: ByteSize) -> u64 {
@@ -131,7 +132,7 @@ mod tests {
         let listen = "outgoing = { listen = [\"127.0.0.1:2\", \"127.0.0.1:3\"], concurrency = 2, head = \"16KiB\", window = \"64KiB\" }";
         assert_eq!(
             bytes(&tenants(listen)[0]),
-            2 * (held + CONNECTION) + (IDLE + 2 * 3) * CONNECTION
+            2 * (held + CONNECTION) + IDLE * CONNECTION + 2 * 3 * 2 * (64 << 10)
         );
         assert_eq!(bytes(&tenants("")[0]), 0);
     }

@@ -337,21 +337,46 @@ fn a_guest_answers_clients_that_come_to_where_its_lease_lets_it_listen() {
     assert_eq!(gone.kind(), std::io::ErrorKind::ConnectionRefused);
 }
 
+/// The processor time of a process, ticks of 10 ms.
+fn ticks(child: &Child) -> u64 {
+    let path = format!("/proc/{}/stat", child.id());
+    let text = fs::read_to_string(path).expect("there");
+    let (_, fields) = text.rsplit_once(')').expect("a name");
+    let fields = fields.split_whitespace().skip(11).take(2);
+    fields
+        .map(|field| field.parse::<u64>().expect("a number"))
+        .sum()
+}
+
 #[test]
-fn a_guest_that_listens_holds_as_many_connections_as_its_lease_has_places_for() {
+fn a_guest_that_has_all_connections_of_its_lease_waits_for_the_end_of_one_and_does_not_run_meanwhile()
+ {
     let at = free();
     // One for the socket, and one for each connection.
-    let (mut child, _lease) = listening(at, ", concurrency = 4", &["hold", "9"]);
+    let (mut child, _lease) = listening(at, ", concurrency = 4", &["hold", "3"]);
     let connect = || TcpStream::connect(at).expect("connected");
-    let clients = [connect(), connect(), connect()];
+    let mut clients = vec![connect(), connect(), connect()];
     let output = child.stdout.as_mut().expect("piped");
-    let mut text = [0; 13];
+    let mut text = [0; 2];
     output.read_exact(&mut text).expect("read");
-    assert_eq!(&text, b"3 and no more");
-    drop(clients);
-    drop(connect());
+    assert_eq!(&text, b"3\n");
+    let _fourth = connect();
+    clients.pop();
     let output = child.wait_with_output().expect("ends");
+    assert_eq!(output.stdout, b"and another one\n");
     assert!(output.status.success(), "{output:?}");
+
+    // More than it can have.
+    let (mut child, _lease) = listening(at, ", concurrency = 4", &["hold", "4"]);
+    let _clients = [connect(), connect(), connect(), connect()];
+    thread::sleep(Duration::from_millis(300));
+    let before = ticks(&child);
+    thread::sleep(Duration::from_secs(1));
+    let took = ticks(&child) - before;
+    let has_ended = child.try_wait().expect("asked").is_some();
+    child.kill().expect("there");
+    child.wait().expect("ends");
+    assert!(!has_ended && took < 50, "{took} of 100");
 }
 
 #[test]

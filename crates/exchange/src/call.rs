@@ -72,6 +72,8 @@ pub enum CallKind {
         at: SocketAddr,
         /// How many connections may wait, at the most.
         backlog: u32,
+        /// Through how many networks a packet may go.
+        hop_limit: u8,
     },
     /// The next connection to a socket of the tenant that listens. The head of the response comes when it is there, and has
     /// the [`ADDRESS`] of this side and that of the [`PEER`]; then it is as one that was made.

@@ -84,6 +84,11 @@ impl Outbox {
         self.listen.contains(&at)
     }
 
+    /// At how many addresses the tenant may listen.
+    pub const fn addresses(&self) -> usize {
+        self.listen.len()
+    }
+
     /// What each call may hold.
     pub const fn limits(&self) -> ExchangeLimits {
         self.limits

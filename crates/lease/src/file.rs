@@ -2,11 +2,11 @@
 
 use std::collections::{BTreeMap, HashSet};
 use std::ffi::OsStr;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
+use crate::addresses::Addresses;
 use crate::byte_size::ByteSize;
 use crate::cpu::{Cpu, CpuValues, Incomplete, Policy};
 use crate::disk::Disk;
@@ -167,8 +167,9 @@ impl LeaseFile {
         let mut listeners = given.unwrap_or_default().to_vec();
         let mut http = Vec::new();
         let mut taken = Taken::default();
-        let stated = listeners.iter().map(|listener| listener.address);
-        taken.addresses.extend(stated);
+        for listener in &listeners {
+            taken.addresses.take(listener.address);
+        }
         for entry in root.entries()? {
             match entry.name() {
                 "tenant" => {
@@ -281,7 +282,7 @@ struct Taken {
     /// The stores of tenants.
     stores: HashSet<PathBuf>,
     /// Addresses of listeners, and those at which tenants may listen.
-    addresses: HashSet<SocketAddr>,
+    addresses: Addresses,
 }
 
 /// The tenant is given its `http` table when all listeners are known.

@@ -56,6 +56,7 @@
 //! # Ok::<(), leasehold_lease::LeaseError>(())
 //! ```
 
+mod addresses;
 mod authority;
 mod byte_size;
 mod cpu;
@@ -81,6 +82,7 @@ mod restart;
 mod tenant;
 mod workload;
 
+pub use addresses::Addresses;
 pub use authority::{Authority, AuthorityFault, Host};
 pub use byte_size::ByteSize;
 pub use cpu::{Cpu, CpuFault, Policy};

@@ -5,6 +5,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use crate::addresses::Addresses;
 use crate::authority::Host;
 use crate::error::LeaseError;
 use crate::http::HOST_ALLOWED;
@@ -64,7 +65,7 @@ impl Listener {
     pub(crate) fn parse(
         node: &Node<'_>,
         base: &Path,
-        taken: &mut HashSet<SocketAddr>,
+        taken: &mut Addresses,
     ) -> Result<Self, LeaseError> {
         let name = node.name();
         if !TenantSpec::is_name(name) {
@@ -86,7 +87,7 @@ impl Listener {
             match entry.name() {
                 "address" => {
                     let stated: SocketAddr = entry.keyword(ADDRESS, |text| text.parse().ok())?;
-                    if stated.port() > 0 && !taken.insert(stated) {
+                    if !taken.take(stated) {
                         return Err(entry.refused(ANOTHER));
                     }
                     address = Some(stated);

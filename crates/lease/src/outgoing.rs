@@ -1,12 +1,12 @@
 //! `[tenant.NAME.outgoing]`: which hosts a tenant may send HTTP requests and datagrams and connect to, at which addresses it may
 //! listen, and within what limits.
 
-use std::collections::HashSet;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
+use crate::addresses::Addresses;
 use crate::authority::{host_and_port, is_host};
 use crate::byte_size::ByteSize;
 use crate::decimal::decimal;
@@ -219,7 +219,7 @@ impl Outgoing {
     pub(crate) fn parse(
         node: &Node<'_>,
         base: &Path,
-        taken: &mut HashSet<SocketAddr>,
+        taken: &mut Addresses,
     ) -> Result<Self, LeaseError> {
         let mut outgoing = Self {
             allow: Vec::new(),
@@ -311,17 +311,14 @@ fn parse_destinations(
     Ok(())
 }
 
-fn parse_addresses(
-    node: &Node<'_>,
-    taken: &mut HashSet<SocketAddr>,
-) -> Result<Vec<SocketAddr>, LeaseError> {
+fn parse_addresses(node: &Node<'_>, taken: &mut Addresses) -> Result<Vec<SocketAddr>, LeaseError> {
     let mut addresses = Vec::new();
     for element in node.elements(LISTEN)? {
         let address = element.keyword(LISTENED, |text| {
             let address: SocketAddr = text.parse().ok()?;
             (address.port() > 0).then_some(address)
         })?;
-        if !taken.insert(address) {
+        if !taken.take(address) {
             return Err(element.refused(LISTENED));
         }
         addresses.push(address);

@@ -119,7 +119,11 @@ pub(crate) async fn answer(calling: Rc<Calling>, call: Call) {
         CallKind::Connect { to, options } => {
             connection::make_and_carry(&calling, &half, to, options).await
         }
-        CallKind::Listen { at, backlog } => listening::listen(&calling, &half, at, backlog).await,
+        CallKind::Listen {
+            at,
+            backlog,
+            hop_limit,
+        } => listening::listen(&calling, &half, at, (backlog, hop_limit)).await,
         CallKind::Accept { at, options } => {
             listening::accept_and_carry(&calling, &half, at, options).await
         }

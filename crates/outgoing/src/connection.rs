@@ -59,9 +59,10 @@ pub(crate) async fn carry_both(
     // They own the socket, which has to be there when it is said how it is given up.
     let sending = pin!(send(half, writer));
     let receiving = pin!(receive(half, reader));
-    let end = carry(half, (sending, receiving), calling.over.notified()).await?;
-    stuck.set(end == End::Stuck);
-    end.result()
+    let end = carry(half, (sending, receiving), calling.over.notified()).await;
+    // A connection that the guest never had is reset, as one that its peer does not read.
+    stuck.set(matches!(end, Ok(End::Stuck) | Err(_)));
+    end?.result()
 }
 
 /// Sends what the guest writes, and then that there is no more of it. What is written for a peer that takes nothing any

@@ -9,7 +9,7 @@ use crate::calling::{Calling, unless_over};
 use crate::carry::tell_addresses;
 use crate::connection::carry_both;
 use crate::error::OutgoingError;
-use crate::socket::{LISTENER_BYTES, Socket};
+use crate::socket::{Socket, set_hop_limit};
 use leasehold_exchange::{CallError, ConnectionOptions};
 use leasehold_lease::Outgoing as Lease;
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, socket_with, sockopt};
@@ -99,10 +99,13 @@ struct Listener {
 }
 
 impl Listener {
-    fn begin(mut address: OwnedMutexGuard<Address>, backlog: u32) -> io::Result<Self> {
+    fn begin(
+        mut address: OwnedMutexGuard<Address>,
+        (backlog, hop_limit): (u32, u8),
+        window: u32,
+    ) -> io::Result<Self> {
         let socket = address.take().ok_or(io::ErrorKind::NotFound)?;
-        // A lease allows no more than an `i32` has.
-        if let Err(error) = listen_on(&socket, backlog as i32) {
+        if let Err(error) = listen_on(&socket, (backlog, hop_limit), window) {
             *address = Some(socket);
             return Err(error);
         }
@@ -133,11 +136,13 @@ impl Drop for Listener {
     }
 }
 
-fn listen_on(socket: &TcpListener, backlog: i32) -> io::Result<()> {
-    // Connections have the buffers of the socket that they came to.
-    sockopt::set_socket_recv_buffer_size(socket, LISTENER_BYTES)?;
-    sockopt::set_socket_send_buffer_size(socket, LISTENER_BYTES)?;
-    Ok(rustix::net::listen(socket, backlog)?)
+fn listen_on(socket: &TcpListener, (backlog, hop_limit): (u32, u8), window: u32) -> io::Result<()> {
+    // Connections have the buffers of the socket that they came to, and its hop limit until they are accepted.
+    sockopt::set_socket_recv_buffer_size(socket, window as usize)?;
+    sockopt::set_socket_send_buffer_size(socket, window as usize)?;
+    set_hop_limit(socket, socket.local_addr()?, hop_limit)?;
+    // A lease allows no more than an `i32` has.
+    Ok(rustix::net::listen(socket, backlog as i32)?)
 }
 
 /// The sockets of a tenant that listen.
@@ -175,7 +180,7 @@ pub(crate) async fn listen(
     calling: &Calling,
     half: &Half,
     at: SocketAddr,
-    backlog: u32,
+    (backlog, hop_limit): (u32, u8),
 ) -> Result<(), CallError> {
     let is_allowed = calling.lease.listen.contains(&at);
     let address = calling.addresses.0.get(&at).filter(|_| is_allowed);
@@ -186,7 +191,9 @@ pub(crate) async fn listen(
     };
     let address = unless_over(calling, half, free).await?;
     let backlog = backlog.min(calling.lease.concurrency);
-    let listener = Listener::begin(address, backlog).map_err(|error| unbound(&error))?;
+    let window = calling.connecting.sockets.window;
+    let listener = Listener::begin(address, (backlog, hop_limit), window);
+    let listener = listener.map_err(|error| unbound(&error))?;
     let _listens = Listens::begin(&calling.listeners, at, listener);
     tell_addresses(half, at, None)?;
     tokio::select! {

@@ -18,9 +18,6 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// The buffers of a connection that was accepted, bytes in each direction; the kernel takes twice as much.
-pub(crate) const LISTENER_BYTES: usize = 64 << 10;
-
 /// How long the kernel tries to send what is left of a connection that was dropped, ms.
 const LAST_MS: u32 = 1000;
 
@@ -78,16 +75,21 @@ impl Sockets {
 
 fn set(socket: impl AsFd, of: SocketAddr, options: ConnectionOptions) -> io::Result<()> {
     let socket = socket.as_fd();
-    let hops = options.hop_limit;
-    match of {
-        SocketAddr::V4(_) => sockopt::set_ip_ttl(socket, hops.into())?,
-        SocketAddr::V6(_) => sockopt::set_ipv6_unicast_hops(socket, Some(hops))?,
-    }
+    set_hop_limit(socket, of, options.hop_limit)?;
     if let Some(keep_alive) = options.keep_alive {
         sockopt::set_socket_keepalive(socket, true)?;
         sockopt::set_tcp_keepidle(socket, keep_alive.idle)?;
         sockopt::set_tcp_keepintvl(socket, keep_alive.interval)?;
         sockopt::set_tcp_keepcnt(socket, keep_alive.count)?;
+    }
+    Ok(())
+}
+
+/// Sets through how many networks packets of a socket with such an address may go.
+pub(crate) fn set_hop_limit(socket: impl AsFd, of: SocketAddr, hops: u8) -> io::Result<()> {
+    match of {
+        SocketAddr::V4(_) => sockopt::set_ip_ttl(socket, hops.into())?,
+        SocketAddr::V6(_) => sockopt::set_ipv6_unicast_hops(socket, Some(hops))?,
     }
     Ok(())
 }

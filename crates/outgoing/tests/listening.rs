@@ -36,7 +36,16 @@ fn begin(leases: &[Lease]) -> Outgoing {
 }
 
 fn listen(outlet: &Outlet, at: SocketAddr) -> ClientHalf {
-    call(outlet, CallKind::Listen { at, backlog: 4 })
+    listen_with(outlet, at, 4)
+}
+
+fn listen_with(outlet: &Outlet, at: SocketAddr, backlog: u32) -> ClientHalf {
+    let kind = CallKind::Listen {
+        at,
+        backlog,
+        hop_limit: 9,
+    };
+    call(outlet, kind)
 }
 
 fn accept(outlet: &Outlet, at: SocketAddr) -> ClientHalf {
@@ -177,7 +186,7 @@ fn clients_beyond_the_places_of_a_lease_wait_and_no_more_than_those_are_held() {
     let lease = lease(&format!("listen = [\"{at}\"], concurrency = 2"));
     let outgoing = begin(std::slice::from_ref(&lease));
     let outlet = outgoing.open("a", None, &lease).expect("opened");
-    let mut socket = call(&outlet, CallKind::Listen { at, backlog: 1000 });
+    let mut socket = listen_with(&outlet, at, 1000);
     assert_eq!(status(&mut socket), Ok(200));
     // The kernel holds the two of the lease and one more.
     let connect = || TcpStream::connect_timeout(&at, Duration::from_millis(300));
@@ -237,4 +246,60 @@ fn a_call_that_waits_for_a_connection_is_over_when_the_guest_gives_it_up() {
     let began = Instant::now();
     assert_eq!(read(&mut connection), Ok(b"x".to_vec()));
     assert!(began.elapsed() < Duration::from_secs(10));
+}
+
+#[test]
+fn a_connection_that_the_guest_never_had_is_reset_and_one_that_it_dropped_has_ended() {
+    let at = free();
+    let lease = lease(&format!("listen = [\"{at}\"]"));
+    let outgoing = begin(std::slice::from_ref(&lease));
+    let outlet = outgoing.open("a", None, &lease).expect("opened");
+    let mut socket = listen(&outlet, at);
+    assert_eq!(status(&mut socket), Ok(200));
+    let came = || {
+        let peer = TcpStream::connect(at).expect("connected");
+        let mut connection = accept(&outlet, at);
+        assert_eq!(status(&mut connection), Ok(200));
+        (peer, connection)
+    };
+    let end = |mut peer: TcpStream| peer.read(&mut [0]).map_err(|error| error.kind());
+    let (peer, connection) = came();
+    // As the cell does with one that nothing accepted.
+    drop(connection);
+    assert_eq!(end(peer), Err(io::ErrorKind::ConnectionReset));
+    let (peer, mut connection) = came();
+    connection.finish_body(None);
+    drop(connection);
+    assert_eq!(end(peer), Ok(0));
+}
+
+#[test]
+fn the_kernels_buffers_of_a_connection_that_comes_are_as_large_as_the_window() {
+    for (window, bytes) in [("4KiB", 4 << 10), ("128KiB", 128 << 10)] {
+        let at = free();
+        let lease = lease(&format!("listen = [\"{at}\"], window = \"{window}\""));
+        let outgoing = begin(std::slice::from_ref(&lease));
+        let outlet = outgoing.open("a", None, &lease).expect("opened");
+        let mut socket = listen(&outlet, at);
+        assert_eq!(status(&mut socket), Ok(200));
+        let mut peer = TcpStream::connect(at).expect("connected");
+        peer.set_nonblocking(true).expect("set");
+        // Nothing takes the connection, so that what the kernel takes is what it holds, on both sides.
+        let mut sent = 0;
+        let mut quiet = 0;
+        while quiet < 20 {
+            match peer.write(&[0; 4096]) {
+                Ok(written) => (sent, quiet) = (sent + written, 0),
+                Err(_) => {
+                    quiet += 1;
+                    thread::sleep(Duration::from_millis(5));
+                }
+            }
+        }
+        let own = rustix::net::sockopt::socket_send_buffer_size(&peer).expect("a size");
+        assert!(
+            sent < own + 3 * bytes,
+            "{sent} with {own} of the client's own"
+        );
+    }
 }

@@ -178,10 +178,7 @@ impl OutgoingCall {
         let mut state = self.state();
         let unsent = state.unsent.take().and_then(Discarded::into_inner);
         let half = *unsent.ok_or(Refused::Over)?;
-        state.is_socket = matches!(
-            kind,
-            CallKind::Connect { .. } | CallKind::Accept { .. } | CallKind::Bind { .. }
-        );
+        state.is_socket = matches!(kind, CallKind::Connect { .. } | CallKind::Bind { .. });
         drop(state);
         let sent = outbound.outlet.outbox().send(Call { half, kind });
         sent.map_err(|(call, why)| {
@@ -191,6 +188,11 @@ impl OutgoingCall {
                 NotTaken::Closed => Refused::Over,
             }
         })
+    }
+
+    /// It is a connection that came, and the guest has it from now on.
+    pub(super) fn accepted(&self) {
+        self.state().is_socket = true;
     }
 
     /// It is over: the I/O thread gives up what is left of it. What a guest wrote to a socket is sent still.

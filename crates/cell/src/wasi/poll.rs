@@ -9,7 +9,7 @@ use super::http::streams::Receiving;
 use super::objects::{Source, Subscription};
 use super::outgoing::OutgoingCall;
 use super::rep;
-use super::sockets::object::Object as Socket;
+use super::sockets::object::{Awaited, Object as Socket};
 use super::view::Wasi;
 use super::watched::unpaid;
 use crate::clock;
@@ -64,9 +64,10 @@ fn source(guest: &Guest, pollable: &Resource<DynPollable>) -> Result<Source> {
     let handle = rep::find(guest, pollable).context("unknown pollable")?;
     Ok(match rep::get(handle).context("unknown pollable")? {
         Subscription::To(source) => source,
-        Subscription::Socket(socket) => match rep::get(socket).and_then(|it| it.awaited()) {
-            Some(call) => Source::Response(call),
-            None => Source::Deadline(0),
+        Subscription::Socket(socket) => match rep::get(socket).map(|socket| socket.awaited()) {
+            Some(Awaited::Call(call)) => Source::Response(call),
+            Some(Awaited::Time(when)) => Source::Deadline(when),
+            Some(Awaited::Nothing) | None => Source::Deadline(0),
         },
     })
 }

@@ -82,7 +82,7 @@ families! {
     SENT Counter "leasehold_response_body_bytes" ["tenant"] "Bytes of responses' bodies that went to clients";
     FRONT_USED Counter "leasehold_front_processor_seconds" ["tenant"] "Processor time of the I/O thread that the tenant was charged for";
 
-    SENDING Gauge "http_client_active_requests" ["tenant"] "Requests to other hosts that are under way";
+    SENDING Gauge "http_client_active_requests" ["tenant"] "Requests to other hosts, sockets and look-ups that are under way";
     SENDING_LIMIT Gauge "leasehold_outgoing_concurrency_limit" ["tenant"] "How many may be";
     SENT_REQUESTS Counter "leasehold_outgoing_requests" ["tenant" "outcome"] "Requests to other hosts that are over, since the tenant's last start, as the next one";
     SENDING_USED Counter "leasehold_outgoing_processor_seconds" ["tenant"] "Processor time of the I/O thread for them that the tenant was charged for";

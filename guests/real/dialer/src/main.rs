@@ -6,7 +6,7 @@
 //! - `dialer shout TEXT HOST:PORT`: sends the text and exits, without closing anything.
 //! - `dialer listen ADDRESS`: begins to listen.
 //! - `dialer serve N ADDRESS`: sends back, in reverse, what each of `N` connections sent, and prints whose it was.
-//! - `dialer hold N ADDRESS`: prints how many of `N` connections it gets at a time, and waits for the end of each.
+//! - `dialer hold N ADDRESS`: has `N` connections at a time, and another one when the first has ended.
 //! - `dialer query HOST:PORT`: sends each line of standard input as a datagram, and prints the answer to each.
 //! - `dialer cast TEXT HOST:PORT`: sends the text as a datagram and exits, without closing anything.
 //! - `dialer burst N BYTES HOST:PORT`: sends `N` datagrams of this size, and prints how many came back.
@@ -123,22 +123,15 @@ fn hold(number: usize, address: &str) -> io::Result<()> {
     let listener = listen(address)?;
     let mut streams = Vec::new();
     while streams.len() < number {
-        match listener.accept() {
-            Ok((stream, _)) => streams.push(stream),
-            Err(error) => {
-                println!("{} and no more: {error}", streams.len());
-                break;
-            }
-        }
+        streams.push(listener.accept()?.0);
     }
-    if streams.len() == number {
-        println!("{number}");
+    println!("{number}");
+    if let Some(mut first) = streams.pop() {
+        let _ = first.read(&mut [0]);
     }
-    for mut stream in streams {
-        let _ = stream.read(&mut [0]);
-    }
-    // There is room again.
-    listener.accept().map(drop)
+    listener.accept()?;
+    println!("and another one");
+    Ok(())
 }
 
 /// A socket for datagrams of the family that an address is of, or IPv4 for a name.

@@ -61,7 +61,7 @@ pub enum Refused {
         /// Descriptors.
         wanted: u64,
         /// What for.
-        what: &'static str,
+        what: String,
         /// Those that are not set aside yet.
         left: u64,
         /// Those that the process may have.
@@ -80,42 +80,67 @@ pub enum Refused {
 // What a refusal says of both.
 const _: () = assert!(CLOSING == 32 && IDLE_CONNECTIONS == 8);
 
+/// The parts of a tenant that take descriptors of the process.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Parts {
+    /// It has a directory: without one there is nothing that it could open.
+    pub(crate) has_dirs: bool,
+    /// Its data sets.
+    pub(crate) data_sets: usize,
+    /// It has a store of keys.
+    pub(crate) has_store: bool,
+    /// Its program may have initial memory in a file of its own.
+    pub(crate) has_image: bool,
+    /// The calls to other hosts that it may have under way.
+    pub(crate) calls: u32,
+    /// The addresses at which it may listen.
+    pub(crate) addresses: usize,
+}
+
 /// The descriptors of one tenant, or of one listener.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Demand {
     wanted: u64,
-    what: &'static str,
+    what: String,
 }
 
 impl Demand {
-    /// Those of a tenant with this lease; `None` if it needs none. Without a directory there is nothing that it could
-    /// open. `calls` are the HTTP requests that it may send at a time.
-    pub(crate) fn of_tenant(lease: &Lease, has_dirs: bool, calls: u32) -> Option<Self> {
-        let files = match has_dirs {
-            true => u64::from(lease.files.open) + u64::from(CLOSING),
-            false => 0,
+    /// Those of a tenant with this lease; `None` if it needs none.
+    pub(crate) fn of_tenant(lease: &Lease, parts: Parts) -> Option<Self> {
+        let files = u64::from(lease.files.open) + u64::from(CLOSING);
+        let parts = [
+            (
+                files * u64::from(parts.has_dirs),
+                "`files.open`, and 32 that may wait to be closed",
+            ),
+            (parts.data_sets as u64, "`data`"),
+            (u64::from(parts.has_store), "`keyvalue`"),
+            (u64::from(parts.has_image), "the program's initial memory"),
+            (
+                match parts.calls {
+                    0 => 0,
+                    calls => Outbox::descriptors_of(calls).into(),
+                },
+                "twice `outgoing.concurrency`, and 8 idle connections",
+            ),
+            (parts.addresses as u64, "`outgoing.listen`"),
+        ];
+        let needed = || parts.iter().filter(|(wanted, _)| *wanted > 0);
+        let what: Vec<_> = needed().map(|(_, what)| *what).collect();
+        let demand = Self {
+            wanted: needed().map(|(wanted, _)| wanted).sum(),
+            what: what.join("; "),
         };
-        let connections = match calls {
-            0 => 0,
-            calls => u64::from(Outbox::descriptors_of(calls)),
-        };
-        let what = match (files, connections) {
-            (0, 0) => return None,
-            (_, 0) => "`files.open`, and 32 that may wait to be closed",
-            (0, _) => "twice `outgoing.concurrency`, and 8 idle connections",
-            (_, _) => {
-                "`files.open`, 32 that may wait to be closed, twice `outgoing.concurrency`, and 8 idle connections"
-            }
-        };
-        let wanted = files + connections;
-        Some(Self { wanted, what })
+        (demand.wanted > 0).then_some(demand)
     }
 
-    /// Those of a listener that accepts so many connections at a time: one more is accepted and closed.
+    /// Those of a listener that accepts so many connections at a time, with its own socket: one more is accepted and
+    /// closed.
     pub(crate) fn of_listener(connections: u32) -> Self {
         Self {
-            wanted: u64::from(connections) + 1,
-            what: "`connections` of a listener, and one that is closed at once",
+            wanted: u64::from(connections) + 2,
+            what: "`connections` of a listener, its socket, and one that is closed at once"
+                .to_owned(),
         }
     }
 }
@@ -136,12 +161,12 @@ impl Promise {
     /// When the process does not have so many left, or the host does not give the table.
     pub(crate) fn make(demand: Demand) -> Result<Self, Refused> {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
-        let promise = Self::make_of(demand, limit)?;
+        let promise = Self::make_of(&demand, limit)?;
         make_room(PROMISED.load(Ordering::Acquire) + RESERVE, limit)?;
         Ok(promise)
     }
 
-    fn make_of(demand: Demand, limit: u64) -> Result<Self, Refused> {
+    fn make_of(demand: &Demand, limit: u64) -> Result<Self, Refused> {
         loop {
             let promised = PROMISED.load(Ordering::Acquire);
             let all = promised_with(promised, demand, limit)?;
@@ -157,13 +182,14 @@ impl Promise {
 }
 
 /// Returns the sum of promises with one more, where a process may have `limit` descriptors.
-fn promised_with(promised: u64, demand: Demand, limit: u64) -> Result<u64, Refused> {
-    let Demand { wanted, what } = demand;
+fn promised_with(promised: u64, demand: &Demand, limit: u64) -> Result<u64, Refused> {
     let most = limit.saturating_sub(RESERVE);
-    let all = promised.checked_add(wanted).filter(|all| *all <= most);
-    all.ok_or(Refused::TooMany {
-        wanted,
-        what,
+    let all = promised
+        .checked_add(demand.wanted)
+        .filter(|all| *all <= most);
+    all.ok_or_else(|| Refused::TooMany {
+        wanted: demand.wanted,
+        what: demand.what.clone(),
         left: most.saturating_sub(promised),
         limit,
     })
@@ -181,7 +207,7 @@ impl Rehearsed {
     pub(crate) fn add(&mut self, demand: Demand) -> Result<(), Refused> {
         // A cell raises the limit to this.
         let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-        self.0 = promised_with(self.0, demand, limit)?;
+        self.0 = promised_with(self.0, &demand, limit)?;
         Ok(())
     }
 }
@@ -211,13 +237,13 @@ impl Drop for Promise {
 
 #[cfg(test)]
 mod tests {
-    use super::{Demand, Promise};
+    use super::{Demand, Parts, Promise};
     use leasehold_lease::Lease;
 
-    const fn of(wanted: u64) -> Demand {
+    fn of(wanted: u64) -> Demand {
         Demand {
             wanted,
-            what: "a test",
+            what: "a test".to_owned(),
         }
     }
 
@@ -227,13 +253,13 @@ mod tests {
         let limit = 1 << 40;
         let most = u64::from(u32::MAX) + 32;
         let mut promises = Vec::new();
-        while let Ok(promise) = Promise::make_of(of(most), limit) {
+        while let Ok(promise) = Promise::make_of(&of(most), limit) {
             promises.push(promise);
         }
         assert!((255..=256).contains(&promises.len()), "{}", promises.len());
-        assert!(Promise::make_of(of(most), limit).is_err());
+        assert!(Promise::make_of(&of(most), limit).is_err());
         promises.pop();
-        assert!(Promise::make_of(of(most), limit).is_ok());
+        assert!(Promise::make_of(&of(most), limit).is_ok());
     }
 
     #[test]
@@ -249,21 +275,67 @@ mod tests {
 
     #[test]
     fn a_process_with_a_small_limit_keeps_a_reserve() {
-        assert!(Promise::make_of(of(1), 256).is_err());
+        assert!(Promise::make_of(&of(1), 256).is_err());
     }
 
     #[test]
     fn every_descriptor_that_a_tenant_or_a_client_can_make_it_open_is_asked_for() {
         let mut lease = Lease::default();
         lease.files.open = 100;
-        let wanted = |has_dirs, calls| {
-            let demand = Demand::of_tenant(&lease, has_dirs, calls);
-            demand.map(|demand| demand.wanted)
+        let wanted = |parts| Demand::of_tenant(&lease, parts).map(|demand| demand.wanted);
+        let none = Parts::default();
+        let all = Parts {
+            has_dirs: true,
+            data_sets: 7,
+            has_store: true,
+            has_image: true,
+            calls: 4,
+            addresses: 16,
         };
-        assert_eq!(wanted(false, 0), None);
-        assert_eq!(wanted(true, 0), Some(132));
-        assert_eq!(wanted(false, 4), Some(16));
-        assert_eq!(wanted(true, 4), Some(148));
-        assert_eq!(Demand::of_listener(1024).wanted, 1025);
+        assert_eq!(wanted(none), None);
+        assert_eq!(wanted(all), Some(132 + 7 + 1 + 1 + 16 + 16));
+        for (parts, expected) in [
+            (
+                Parts {
+                    has_dirs: true,
+                    ..none
+                },
+                132,
+            ),
+            (
+                Parts {
+                    data_sets: 7,
+                    ..none
+                },
+                7,
+            ),
+            (
+                Parts {
+                    has_store: true,
+                    ..none
+                },
+                1,
+            ),
+            (
+                Parts {
+                    has_image: true,
+                    ..none
+                },
+                1,
+            ),
+            (Parts { calls: 4, ..none }, 16),
+            (
+                Parts {
+                    addresses: 16,
+                    ..none
+                },
+                16,
+            ),
+        ] {
+            assert_eq!(wanted(parts), Some(expected));
+        }
+        let text = Demand::of_tenant(&lease, all).expect("some").what;
+        assert!(text.contains("`data`; `keyvalue`; ") && text.ends_with("; `outgoing.listen`"));
+        assert_eq!(Demand::of_listener(1024).wanted, 1026);
     }
 }

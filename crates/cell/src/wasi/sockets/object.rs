@@ -26,13 +26,26 @@ pub(crate) enum Object {
     Outgoing(Outgoing),
 }
 
+/// The event that a socket waits for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Awaited {
+    /// None: it goes on at once.
+    Nothing,
+    /// The answer to the call with this number.
+    Call(u64),
+    /// A point of the monotonic clock, ns.
+    Time(u64),
+}
+
 impl Object {
-    /// The call whose answer a socket waits for, if there is one.
-    pub(crate) const fn awaited(&self) -> Option<u64> {
+    /// The event that a socket waits for.
+    pub(crate) const fn awaited(&self) -> Awaited {
         match self {
             Self::Tcp(tcp) => tcp.awaited(),
             Self::Udp(udp) => udp.awaited(),
-            Self::Network | Self::LookUp(_) | Self::Incoming(_) | Self::Outgoing(_) => None,
+            Self::Network | Self::LookUp(_) | Self::Incoming(_) | Self::Outgoing(_) => {
+                Awaited::Nothing
+            }
         }
     }
 }
@@ -91,8 +104,17 @@ pub(crate) struct Listening {
     /// The number of the call that keeps it so.
     pub(super) call: u64,
     pub(super) at: SocketAddr,
-    /// The number of the call that waits for the next connection; `None` if there was no place for one.
-    pub(super) next: Option<u64>,
+    pub(super) next: Next,
+}
+
+/// The next connection of a socket that listens.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// The call with this number waits for it.
+    Call(u64),
+    /// There was no place for such a call, or the lease did not pay for it: it is tried again from this point of the monotonic
+    /// clock on, ns.
+    NotBefore(u64),
 }
 
 /// A connection that was made.
@@ -145,11 +167,10 @@ impl Udp {
         }
     }
 
-    /// The call that is waited for.
-    const fn awaited(&self) -> Option<u64> {
+    const fn awaited(&self) -> Awaited {
         match self.state {
-            UdpState::Binding(call) => Some(call),
-            UdpState::Unbound | UdpState::Bound(_) => None,
+            UdpState::Binding(call) => Awaited::Call(call),
+            UdpState::Unbound | UdpState::Bound(_) => Awaited::Nothing,
         }
     }
 
@@ -223,7 +244,10 @@ impl Tcp {
             TcpState::Connecting(call, _)
             | TcpState::Connected(Connection { call, .. })
             | TcpState::Beginning(call, _) => [Some(call), None],
-            TcpState::Listening(Listening { call, next, .. }) => [Some(call), next],
+            TcpState::Listening(Listening { call, next, .. }) => match next {
+                Next::Call(next) => [Some(call), Some(next)],
+                Next::NotBefore(_) => [Some(call), None],
+            },
             TcpState::Unconnected
             | TcpState::Closed
             | TcpState::Binding(_)
@@ -231,16 +255,18 @@ impl Tcp {
         }
     }
 
-    /// The call that is waited for.
-    const fn awaited(&self) -> Option<u64> {
+    const fn awaited(&self) -> Awaited {
         match self.state {
-            TcpState::Connecting(call, _) | TcpState::Beginning(call, _) => Some(call),
-            TcpState::Listening(Listening { next, .. }) => next,
+            TcpState::Connecting(call, _) | TcpState::Beginning(call, _) => Awaited::Call(call),
+            TcpState::Listening(Listening { next, .. }) => match next {
+                Next::Call(call) => Awaited::Call(call),
+                Next::NotBefore(when) => Awaited::Time(when),
+            },
             TcpState::Unconnected
             | TcpState::Connected(_)
             | TcpState::Closed
             | TcpState::Binding(_)
-            | TcpState::Bound(_) => None,
+            | TcpState::Bound(_) => Awaited::Nothing,
         }
     }
 }

@@ -12,8 +12,9 @@ use super::bindings::tcp::{self, ShutdownType};
 use super::bindings::tcp_create_socket;
 use super::failure::{of_connection, of_listening, refused};
 use super::kinds;
-use super::object::{Connection, Listening, Object, Tcp, TcpState};
+use super::object::{Connection, Listening, Next, Object, Tcp, TcpState};
 use super::streams;
+use crate::clock;
 use crate::guest::Guest;
 use crate::steps::{mark, step};
 use crate::wasi::outgoing::OutgoingCall;
@@ -37,6 +38,9 @@ type Streams = (Resource<DynInputStream>, Resource<DynOutputStream>);
 
 /// An answer of the interface.
 type Answer<T> = Result<Result<T, ErrorCode>>;
+
+/// After how long a socket that listens, with no place for its next connection, tries again.
+const PAUSE_NS: u64 = 10_000_000;
 
 /// The streams of a connection.
 const STREAMS: u8 = 2;
@@ -127,18 +131,16 @@ impl Wasi<'_> {
         self.0.call(&outbound, kind).map_err(refused)
     }
 
-    /// Waits for the next connection of a socket that listens, if there is a place for it.
-    fn expect(
-        &mut self,
-        (handle, mut tcp): (Handle<Object>, Tcp),
-        mut listening: Listening,
-    ) -> Result<(), ErrorCode> {
+    /// Waits for the next connection of a socket that listens, if there is a place for it. Otherwise it is tried again later:
+    /// that other connections take all places is no error of the socket, nor is it ready then.
+    fn expect(&mut self, (handle, mut tcp): (Handle<Object>, Tcp), mut listening: Listening) {
         let (at, options) = (listening.at, tcp.options());
-        let next = self.ask(CallKind::Accept { at, options });
-        listening.next = next.ok();
+        listening.next = match self.ask(CallKind::Accept { at, options }) {
+            Ok(call) => Next::Call(call),
+            Err(_) => Next::NotBefore(clock::monotonic_ns().saturating_add(PAUSE_NS)),
+        };
         tcp.state = TcpState::Listening(listening);
         rep::put(handle, Object::Tcp(tcp));
-        next.map(drop)
     }
 
     /// The socket and the streams of a connection that came to a socket that listens.
@@ -159,7 +161,10 @@ impl Wasi<'_> {
         };
         let handle = handle(self.0, &socket)?;
         match self.streams(&call, handle) {
-            Some((input, output)) => Ok(Ok((socket, input, output))),
+            Some((input, output)) => {
+                call.accepted();
+                Ok(Ok((socket, input, output)))
+            }
             None => {
                 access::take(self.0, &socket)?;
                 Ok(Err(ErrorCode::OutOfMemory))
@@ -278,8 +283,12 @@ impl tcp::HostTcpSocket for Wasi<'_> {
             }
             _ => return Ok(Err(ErrorCode::InvalidState)),
         };
-        let backlog = tcp.backlog;
-        Ok(self.ask(CallKind::Listen { at, backlog }).map(|call| {
+        let kind = CallKind::Listen {
+            at,
+            backlog: tcp.backlog,
+            hop_limit: tcp.hop_limit,
+        };
+        Ok(self.ask(kind).map(|call| {
             tcp.state = TcpState::Beginning(call, at);
             rep::put(handle, Object::Tcp(tcp));
         }))
@@ -302,10 +311,9 @@ impl tcp::HostTcpSocket for Wasi<'_> {
                 let listening = Listening {
                     call: number,
                     at,
-                    next: None,
+                    next: Next::NotBefore(0),
                 };
-                // Without a place for it, a connection is waited for when the guest wants one.
-                let _ = self.expect((handle, tcp), listening);
+                self.expect((handle, tcp), listening);
                 Ok(Ok(()))
             }
             Err(failure) => {
@@ -326,9 +334,14 @@ impl tcp::HostTcpSocket for Wasi<'_> {
         let TcpState::Listening(listening) = tcp.state else {
             return Ok(Err(ErrorCode::InvalidState));
         };
-        let Some(number) = listening.next else {
-            let expected = self.expect((handle, tcp), listening);
-            return Ok(Err(expected.err().unwrap_or(ErrorCode::WouldBlock)));
+        let number = match listening.next {
+            Next::Call(number) => number,
+            Next::NotBefore(when) => {
+                if when <= clock::monotonic_ns() {
+                    self.expect((handle, tcp), listening);
+                }
+                return Ok(Err(ErrorCode::WouldBlock));
+            }
         };
         let call = self.0.calls().find(number);
         let call = call.context("a socket that is over")?;
@@ -351,7 +364,7 @@ impl tcp::HostTcpSocket for Wasi<'_> {
         };
         // A connection for which the lease did not pay stays the next one.
         if accepted.is_ok() || came.is_err() {
-            let _ = self.expect((handle, tcp), listening);
+            self.expect((handle, tcp), listening);
         }
         Ok(accepted)
     }
