@@ -26,6 +26,7 @@
 //! | what it is connected to: requests, other hosts, a store | `http`, `outgoing`, `keyvalue` |
 //! | a tenant: program, arguments, directories, lease | `tenant`, `restart`; as a workload for simulation: `workload` |
 //! | an address at which clients reach tenants | `listener`; host and port: `authority` |
+//! | addresses at which something listens, each of which belongs to one thing | `addresses` |
 //! | `lease.toml` | `file`; a value with its key and place: `node`; a fault: `error` |
 //! | the same as flags | `flags`, `flag_error` |
 //! | quantities with units | `quantity`, `decimal`; of time and memory: `nanoseconds`, `byte_size` |
