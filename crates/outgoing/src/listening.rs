@@ -50,11 +50,6 @@ impl Bound {
         };
         Ok(Self(addresses.map(open).collect::<Result<_, _>>()?))
     }
-
-    /// Whether there is none.
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {

