@@ -1,10 +1,62 @@
 //! Which addresses a name may stand for.
 
+mod own;
+
+use leasehold_lease::Destination;
+use own::is_own;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// Whether an address is that of one host of the public internet: not of this machine, of a private or
+/// Where an address leads. Only [`Scope::of`] says it: the ranges and the addresses of this machine are asked together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Scope {
+    /// One host of the public internet, which is not this machine.
+    Public,
+    /// This machine, a private or local network, many hosts, or what is set aside.
+    Within,
+}
+
+impl Scope {
+    /// Returns where an address leads. Asks the kernel about one of a public range, by a socket that is closed again; where the
+    /// kernel does not say, the address is taken for one that leads within.
+    pub(crate) fn of(address: IpAddr) -> Self {
+        let is_own = |address| is_own(address).unwrap_or(true);
+        match is_public(address) && !routed(address).any(is_own) {
+            true => Self::Public,
+            false => Self::Within,
+        }
+    }
+}
+
+/// Whether the name of a destination may stand for an address.
+pub(crate) fn may_stand_for(destination: &Destination, address: IpAddr) -> bool {
+    destination.takes_any_address() || Scope::of(address) == Scope::Public
+}
+
+/// The addresses that packets to this one may have: its own, and that of IPv4 that it has in itself.
+fn routed(address: IpAddr) -> impl Iterator<Item = IpAddr> {
+    let (itself, embedded) = match address {
+        IpAddr::V4(_) => (Some(address), None),
+        // The kernel makes it one of IPv4.
+        IpAddr::V6(v6) if v6.to_ipv4_mapped().is_some() => (None, embedded(v6)),
+        IpAddr::V6(v6) => (Some(address), embedded(v6)),
+    };
+    itself.into_iter().chain(embedded.map(IpAddr::V4))
+}
+
+/// The address of IPv4 that one of IPv6 has in itself: mapped, translated (RFC 6052), or 6to4.
+fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
+    let (high, low) = match address.segments() {
+        [0, 0, 0, 0, 0, 0xffff, high, low]
+        | [0x64, 0xff9b, 0, 0, 0, 0, high, low]
+        | [0x2002, high, low, ..] => (high, low),
+        _ => return None,
+    };
+    Some(Ipv4Addr::from(u32::from(high) << 16 | u32::from(low)))
+}
+
+/// Whether an address is of the ranges of single hosts of the public internet: not of this machine, of a private or
 /// local network, of many hosts, or set aside.
-pub(crate) fn is_public(address: IpAddr) -> bool {
+fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
         IpAddr::V6(address) => is_public_v6(address),
@@ -30,18 +82,11 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    let segments = address.segments();
-    let embedded = |high: u16, low: u16| {
-        let [a, b] = high.to_be_bytes();
-        let [c, d] = low.to_be_bytes();
-        is_public_v4(Ipv4Addr::new(a, b, c, d))
-    };
-    match segments {
-        // Mapped, and translated (RFC 6052): the address of IPv4 is what counts.
-        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            embedded(high, low)
-        }
-        [0x2002, high, low, ..] => embedded(high, low),
+    // The address of IPv4 is what counts.
+    if let Some(embedded) = embedded(address) {
+        return is_public_v4(embedded);
+    }
+    match address.segments() {
         // Teredo, benchmarks, documentation.
         [0x2001, 0 | 2 | 0xdb8, ..] => false,
         [0x3fff, second, ..] if second < 0x1000 => false,
@@ -52,7 +97,30 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::is_public;
+    use super::{Scope, is_public, routed};
+    use std::net::IpAddr;
+
+    #[test]
+    fn an_address_that_has_one_of_ipv4_in_itself_leads_where_that_one_leads() {
+        let routed = |text: &str| -> Vec<String> {
+            let address: IpAddr = text.parse().expect(text);
+            routed(address).map(|address| address.to_string()).collect()
+        };
+        assert_eq!(routed("8.8.8.8"), ["8.8.8.8"]);
+        assert_eq!(routed("2606:4700::1111"), ["2606:4700::1111"]);
+        assert_eq!(routed("::ffff:8.8.8.8"), ["8.8.8.8"]);
+        assert_eq!(routed("64:ff9b::808:808"), ["64:ff9b::808:808", "8.8.8.8"]);
+        assert_eq!(routed("2002:808:808::1"), ["2002:808:808::1", "8.8.8.8"]);
+    }
+
+    #[test]
+    fn a_public_address_is_in_a_public_range_and_not_of_this_machine() {
+        let scope = |text: &str| Scope::of(text.parse().expect(text));
+        assert_eq!(scope("8.8.8.8"), Scope::Public);
+        for text in ["127.0.0.1", "10.0.0.1", "::1", "::ffff:127.0.0.1"] {
+            assert_eq!(scope(text), Scope::Within, "{text}");
+        }
+    }
 
     #[test]
     fn addresses_of_this_machine_of_private_networks_and_of_many_hosts_are_not_public() {

@@ -1,6 +1,6 @@
 //! Connections: the address is looked up and checked, and then connected to.
 
-use crate::address::is_public;
+use crate::address::may_stand_for;
 use crate::body::RequestBody;
 use crate::payer::Payer;
 use crate::pool::Connection;
@@ -63,37 +63,37 @@ impl Connecting {
             .await
     }
 
-    /// A stream to the first address that answers.
+    /// A stream to the first address that answers, of those that may be connected to.
     async fn reach(&self, target: &Target, destination: &Destination) -> Result<Socket, CallError> {
         let addresses = self.addresses(target, destination).await?;
-        let mut found = CallError::Unreachable;
+        let mut found = CallError::Prohibited;
         for address in addresses {
+            // Before the connection has a socket: the one that this takes is the connection's share of the descriptors.
+            if !may_stand_for(destination, address) {
+                continue;
+            }
             let to = SocketAddr::new(address, target.port);
             match self.sockets.connect(to, None).await {
                 Ok(socket) => return Ok(socket),
                 Err(error @ (CallError::Refused | CallError::NoPort)) => found = error,
+                Err(_) if found == CallError::Prohibited => found = CallError::Unreachable,
                 Err(_) => {}
             }
         }
         Err(found)
     }
 
-    /// The addresses that may be connected to, of one look-up.
+    /// The addresses of the target, of one look-up.
     async fn addresses(
         &self,
         target: &Target,
         destination: &Destination,
     ) -> Result<Vec<IpAddr>, CallError> {
-        if let DestinationHost::Address(address) = destination.host {
-            return Ok(vec![address]);
-        }
-        let mut addresses = self.resolver.look_up(&target.host).await?;
-        if !destination.takes_any_address() {
-            addresses.retain(|address| is_public(*address));
-        }
-        match addresses.is_empty() {
-            true => Err(CallError::Prohibited),
-            false => Ok(addresses),
+        match destination.host {
+            DestinationHost::Address(address) => Ok(vec![address]),
+            DestinationHost::Name(_) | DestinationHost::Below(_) => {
+                self.resolver.look_up(&target.host, &self.sockets).await
+            }
         }
     }
 

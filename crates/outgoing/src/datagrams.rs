@@ -7,6 +7,7 @@ use crate::body::Half;
 use crate::calling::Calling;
 use crate::carry::{carry, tell_addresses};
 use crate::connect::unreached;
+use crate::ports::Port;
 use leasehold_exchange::{CallError, Frame, Read, datagram_bytes};
 use leasehold_lease::Protocol;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect_unspec, socket_with, sockopt};
@@ -38,6 +39,7 @@ pub(crate) async fn bind_and_carry(
         return Err(CallError::Denied);
     }
     let window = half.half.borrow().limits().window_bytes as usize;
+    let port = calling.connecting.sockets.port_of_datagrams(to)?;
     let socket = bind(to, window.min(BUFFER)).map_err(|error| unbound(&error))?;
     let own = Datagrams {
         calling,
@@ -45,6 +47,7 @@ pub(crate) async fn bind_and_carry(
         local: socket.local_addr().map_err(|error| unreached(&error))?,
         socket,
         most: datagram_bytes(window),
+        _port: port,
     };
     own.set_hop_limit(hop_limit)?;
     tell_addresses(half, own.local, None)?;
@@ -77,6 +80,8 @@ struct Datagrams<'a> {
     local: SocketAddr,
     /// The most bytes of a datagram.
     most: usize,
+    /// Its local port, which is free once the socket is closed.
+    _port: Port,
 }
 
 impl Datagrams<'_> {

@@ -19,7 +19,9 @@
 //! 5. **Tenants take turns**: each has an equal part of the thread while several want it, whatever their hosts send.
 //! 6. **What is held is bounded**: a body, and what goes over a connection, crosses in the window of its exchange, a head
 //!    has a limit, idle connections are few and do not stay, and what a dropped socket has left to send is waited for for
-//!    a second. What the kernel keeps of connections has a limit, too: buffers, and local ports.
+//!    a second. What the kernel keeps of sockets has a limit, too: buffers, and local ports.
+//! 7. **What is computed in one poll is bounded**: what a host sends is read in slices, and the certificates that it shows are
+//!    few, with few ways to connect them.
 //!
 //! # Map
 //!
@@ -31,14 +33,14 @@
 //! | a connection over TCP, and what goes over it | `connection` |
 //! | sockets that listen, and the connections that come to them | `listening` |
 //! | a socket for datagrams | `datagrams` |
-//! | what the kernel has of a connection, also after its end | `socket`; its local port: `ports` |
+//! | what the kernel has of a connection, also after its end | `socket`; local ports of all sockets: `ports` |
 //! | both directions of a socket, until the guest or its tenant is done | `carry` |
 //! | looking up names for a guest, and the addresses that it was told | `names` |
 //! | the span of a request, and the record of it | `sent` |
 //! | connections of requests: looked up, checked, then made; idle ones | `connect`, `pool` |
-//! | which addresses a name may stand for | `address` |
+//! | which addresses a name may stand for; which are this machine's | `address`, `address::own` |
 //! | looking up names | `resolver`; messages of DNS: `dns` |
-//! | certificates that are trusted | `trust` |
+//! | certificates that are trusted; how many a host may show | `trust`, `certificates` |
 //! | which tenant pays for the thread | `payer` |
 //!
 //! ```no_run
@@ -61,6 +63,7 @@ mod body;
 mod call;
 mod calling;
 mod carry;
+mod certificates;
 mod connect;
 mod connection;
 mod datagrams;

@@ -1,14 +1,15 @@
 //! The names that a tenant asked for, and the addresses that it was told: what it may connect to, and exchange datagrams with.
 
-use crate::address::is_public;
+use crate::address::Scope;
 use crate::body::Half;
 use crate::calling::Calling;
+use crate::connect::Connecting;
 use leasehold_exchange::{ADDRESS, CallError, Fields, ResponseHead};
 use leasehold_lease::{Destination, DestinationHost, Outgoing as Lease, Protocol};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 
 /// The most names that are known of a tenant: those that it asked for last.
 const NAMES: usize = 64;
@@ -17,12 +18,41 @@ const ADDRESSES: usize = 16;
 /// The most bytes of a name (RFC 1035 §2.3.4).
 const NAME: usize = 253;
 
-/// A name, and the addresses that the tenant was told for it.
-type Known = (String, Vec<IpAddr>);
+/// How long an address is taken for one of the public internet without asking the kernel again: each datagram is compared with
+/// the lease.
+const FRESH: Duration = Duration::from_secs(1);
 
-/// What a tenant was told.
+/// An address that a tenant was told.
+#[derive(Debug)]
+struct Told {
+    address: IpAddr,
+    /// Until when it is public without asking again.
+    public_until: Cell<Option<Instant>>,
+}
+
+impl Told {
+    const fn new(address: IpAddr) -> Self {
+        Self {
+            address,
+            public_until: Cell::new(None),
+        }
+    }
+
+    fn scope(&self) -> Scope {
+        let now = Instant::now();
+        if self.public_until.get().is_some_and(|until| now < until) {
+            return Scope::Public;
+        }
+        let scope = Scope::of(self.address);
+        let until = (scope == Scope::Public).then_some(now + FRESH);
+        self.public_until.set(until);
+        scope
+    }
+}
+
+/// What a tenant was told: names, and the addresses of each.
 #[derive(Debug, Default)]
-pub(crate) struct Names(RefCell<Vec<Known>>);
+pub(crate) struct Names(RefCell<Vec<(String, Vec<Told>)>>);
 
 impl Names {
     /// The tenant was told these addresses for a name.
@@ -32,14 +62,25 @@ impl Names {
         if known.len() == NAMES {
             known.remove(0);
         }
-        known.push((name, addresses));
+        known.push((name, addresses.into_iter().map(Told::new).collect()));
     }
 
     /// Whether a destination's name stands for an address, as far as the tenant was told.
-    fn has(&self, destination: &Destination, address: IpAddr) -> bool {
+    ///
+    /// # Errors
+    /// [`CallError::Denied`] if it was not told so, [`CallError::Prohibited`] if the name may not stand for it.
+    fn stands_for(&self, destination: &Destination, address: IpAddr) -> Result<(), CallError> {
         let known = self.0.borrow();
-        let mut of_destination = known.iter().filter(|(name, _)| destination.host.is(name));
-        of_destination.any(|(_, addresses)| addresses.contains(&address))
+        let told = known
+            .iter()
+            .filter(|(name, _)| destination.host.is(name))
+            .flat_map(|(_, addresses)| addresses)
+            .find(|told| told.address == address);
+        let told = told.ok_or(CallError::Denied)?;
+        match destination.takes_any_address() || told.scope() == Scope::Public {
+            true => Ok(()),
+            false => Err(CallError::Prohibited),
+        }
     }
 
     /// Whether the lease allows a connection, or datagrams in either direction.
@@ -55,26 +96,21 @@ impl Names {
         let mut refusal = CallError::Denied;
         let of_this = |own: &&Destination| (own.protocol, own.port) == (protocol, to.port());
         for destination in lease.sockets().filter(of_this) {
-            let is_host = match destination.host {
-                DestinationHost::Address(address) => address == to.ip(),
+            let stands = match destination.host {
+                DestinationHost::Address(address) if address == to.ip() => Ok(()),
+                DestinationHost::Address(_) => Err(CallError::Denied),
                 DestinationHost::Name(_) | DestinationHost::Below(_) => {
-                    self.has(destination, to.ip())
+                    self.stands_for(destination, to.ip())
                 }
             };
-            if is_host && may_be(destination, to.ip()) {
-                return Ok(());
-            }
-            if is_host {
-                refusal = CallError::Prohibited;
+            match stands {
+                Ok(()) => return Ok(()),
+                Err(CallError::Denied) => {}
+                Err(error) => refusal = error,
             }
         }
         Err(refusal)
     }
-}
-
-/// Whether a destination's name may stand for an address.
-fn may_be(destination: &Destination, address: IpAddr) -> bool {
-    destination.takes_any_address() || is_public(address)
 }
 
 /// Looks up a name for a guest.
@@ -91,11 +127,15 @@ pub(crate) async fn look_up(calling: &Calling, half: &Half, name: String) -> Res
     if asked.len() > NAME {
         return Err(CallError::Lookup);
     }
-    let found = calling.connecting.resolver.look_up(asked);
+    let Connecting {
+        resolver, sockets, ..
+    } = &calling.connecting;
+    let found = resolver.look_up(asked, sockets);
     let found = timeout(Duration::from(lease.timeout), found).await;
-    let mut addresses = found.map_err(|_| CallError::LookupTimeout)??;
-    addresses.retain(|address| own().any(|own| may_be(own, *address)));
-    addresses.truncate(ADDRESSES);
+    let found = found.map_err(|_| CallError::LookupTimeout)??.into_iter();
+    let takes_any = own().any(Destination::takes_any_address);
+    let allowed = found.filter(|found| takes_any || Scope::of(*found) == Scope::Public);
+    let mut addresses: Vec<IpAddr> = allowed.take(ADDRESSES).collect();
     if addresses.is_empty() {
         return Err(CallError::Prohibited);
     }
@@ -154,7 +194,7 @@ mod tests {
         assert_eq!(allow("8.8.8.8:5"), Ok(()));
         assert_eq!(allow("8.8.8.8:7"), Err(CallError::Denied));
         assert_eq!(allow("8.8.8.8:80"), Err(CallError::Denied));
-        // Told by a name server of someone else: no name leads within.
+        // Told by another's name server: no name leads within.
         tell("db.example", "127.0.0.1");
         assert_eq!(allow("127.0.0.1:5"), Err(CallError::Prohibited));
         assert_eq!(allow("8.8.8.8:5"), Err(CallError::Denied));

@@ -1,4 +1,4 @@
-//! The local ports of connections: those that are there, and those that the kernel keeps for a minute of each that this side
+//! The local ports of sockets. Those of connections are those that are there, and those that the kernel keeps for a minute of each that this side
 //! has ended (TIME-WAIT, RFC 9293 §3.6.1).
 //!
 //! An address of this machine has some 28,000 for all connections to one destination. So that no tenant
@@ -7,6 +7,10 @@
 //! that makes and drops connections without end has half, the next half of the rest, and one that comes later finds some. All
 //! of them have at most three eighths of the ports, since the kernel looks at every second one first, one after the other:
 //! of those one in four is free.
+//!
+//! Datagrams and look-ups have local ports regardless of where they go, an address of this machine as many as above for all of
+//! them. Either kind has three eighths of those, so that no look-up waits for a port that a tenant's socket has. The
+//! threshold holds for half of them. The other half is for tenants that have few: each finds four there.
 
 use leasehold_exchange::CallError;
 use std::cell::RefCell;
@@ -46,14 +50,57 @@ impl LocalPorts {
         Some(Self(u32::from(last.checked_sub(first)?) + 1))
     }
 
-    /// How many of them all tenants may have of one destination, at least one.
+    /// How many of them all tenants may have of one space, at least one.
     const fn shared(self) -> usize {
         let shared = self.0 as usize * 3 / 8;
         if shared > 1 { shared } else { 1 }
     }
 }
 
-/// The ports of connections to one destination.
+/// How many local ports of datagrams, and of look-ups, a tenant may have whatever others have.
+const FEW: usize = 4;
+
+/// What local ports are told apart by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Space {
+    /// Those of connections to one destination.
+    Connections(SocketAddr),
+    /// Those of sockets for datagrams that guests have.
+    Datagrams(Family),
+    /// Those of questions to name servers.
+    LookUps(Family),
+}
+
+impl Space {
+    /// Whether a tenant may have one more, with `own` of `used` ports in a space where there are `most` for tenants.
+    const fn has_room(self, own: usize, used: usize, most: usize) -> bool {
+        match self {
+            Self::Connections(_) => own < most.saturating_sub(used),
+            Self::Datagrams(_) | Self::LookUps(_) => {
+                let is_modest = own < FEW && used < most;
+                is_modest || own < (most / 2).saturating_sub(used)
+            }
+        }
+    }
+}
+
+/// A version of the internet protocol: each has ports of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(crate) enum Family {
+    V4,
+    V6,
+}
+
+impl Family {
+    pub(crate) const fn of(address: SocketAddr) -> Self {
+        match address {
+            SocketAddr::V4(_) => Self::V4,
+            SocketAddr::V6(_) => Self::V6,
+        }
+    }
+}
+
+/// The ports of one space.
 #[derive(Debug, Default)]
 struct Used {
     total: usize,
@@ -62,14 +109,14 @@ struct Used {
 
 #[derive(Debug, Default)]
 struct State {
-    used: HashMap<SocketAddr, Used>,
+    used: HashMap<Space, Used>,
     /// Those that are left behind, until the kernel has them back.
-    left: VecDeque<(Instant, SocketAddr, Rc<str>)>,
+    left: VecDeque<(Instant, Space, Rc<str>)>,
 }
 
 impl State {
-    fn give_back(&mut self, to: SocketAddr, tenant: &Rc<str>) {
-        let Some(used) = self.used.get_mut(&to) else {
+    fn give_back(&mut self, space: Space, tenant: &Rc<str>) {
+        let Some(used) = self.used.get_mut(&space) else {
             return;
         };
         used.total = used.total.saturating_sub(1);
@@ -80,18 +127,18 @@ impl State {
             }
         }
         if used.total == 0 {
-            self.used.remove(&to);
+            self.used.remove(&space);
         }
     }
 
     fn expire(&mut self, now: Instant) {
-        while let Some((_, to, tenant)) = self.left.pop_front_if(|(until, ..)| *until <= now) {
-            self.give_back(to, &tenant);
+        while let Some((_, space, tenant)) = self.left.pop_front_if(|(until, ..)| *until <= now) {
+            self.give_back(space, &tenant);
         }
     }
 }
 
-/// The ports of all connections that the thread makes.
+/// The local ports of all sockets that the thread makes.
 #[derive(Debug)]
 pub(crate) struct Ports {
     shared: usize,
@@ -106,20 +153,16 @@ impl Ports {
         })
     }
 
-    /// Takes a port for a connection that a tenant is about to make. O(1), but for ports that the kernel has back.
+    /// Takes a port for a socket that a tenant is about to have. O(1), but for ports that the kernel has back.
     ///
     /// # Errors
-    /// [`CallError::NoPort`] if it has as many of this destination as are left free there.
-    pub(crate) fn take(
-        self: &Rc<Self>,
-        tenant: &Rc<str>,
-        to: SocketAddr,
-    ) -> Result<Port, CallError> {
+    /// [`CallError::NoPort`] if it has as many of this space as are left free there.
+    pub(crate) fn take(self: &Rc<Self>, tenant: &Rc<str>, space: Space) -> Result<Port, CallError> {
         let mut state = self.state.borrow_mut();
         state.expire(Instant::now());
-        let used = state.used.entry(to).or_default();
+        let used = state.used.entry(space).or_default();
         let own = used.by_tenant.get(tenant).copied().unwrap_or_default();
-        if own >= self.shared.saturating_sub(used.total) {
+        if !space.has_room(own, used.total, self.shared) {
             return Err(CallError::NoPort);
         }
         used.by_tenant.insert(tenant.clone(), own + 1);
@@ -127,18 +170,18 @@ impl Ports {
         Ok(Port {
             ports: self.clone(),
             tenant: tenant.clone(),
-            to,
+            space,
             is_left: false,
         })
     }
 }
 
-/// The port of one connection.
+/// The port of one socket.
 #[derive(Debug)]
 pub(crate) struct Port {
     ports: Rc<Ports>,
     tenant: Rc<str>,
-    to: SocketAddr,
+    space: Space,
     is_left: bool,
 }
 
@@ -156,27 +199,28 @@ impl Drop for Port {
         match self.is_left {
             true => {
                 let until = Instant::now() + LEFT;
-                state.left.push_back((until, self.to, self.tenant.clone()));
+                state
+                    .left
+                    .push_back((until, self.space, self.tenant.clone()));
             }
-            false => state.give_back(self.to, &self.tenant),
+            false => state.give_back(self.space, &self.tenant),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{LEFT, LocalPorts, Port, Ports};
+    use super::{FEW, Family, LEFT, LocalPorts, Port, Ports, Space};
     use leasehold_exchange::CallError;
-    use std::net::SocketAddr;
     use std::rc::Rc;
     use std::time::Duration;
 
-    fn to(text: &str) -> SocketAddr {
-        text.parse().expect("an address")
+    fn to(text: &str) -> Space {
+        Space::Connections(text.parse().expect("an address"))
     }
 
     /// Makes and drops connections until one is refused; how many there were.
-    fn flood(ports: &Rc<Ports>, tenant: &Rc<str>, to: SocketAddr) -> usize {
+    fn flood(ports: &Rc<Ports>, tenant: &Rc<str>, to: Space) -> usize {
         let made = || -> Option<Port> {
             let mut port = ports.take(tenant, to).ok()?;
             port.set_left(true);
@@ -226,6 +270,38 @@ mod tests {
         drop(two);
         assert!(ports.take(&tenant, here).is_ok());
         assert!(ports.state.borrow().used.is_empty());
+    }
+
+    #[test]
+    fn a_tenant_that_has_sockets_for_datagrams_without_end_leaves_a_few_to_each_other_one() {
+        for (text, most) in [("32768 60999", 10_587), ("2000 10000", 3000)] {
+            let ports = Ports::new(LocalPorts::of(text).expect("ports"));
+            let tenants: Vec<Rc<str>> = (0..135)
+                .map(|number: u32| number.to_string().into())
+                .collect();
+            for space in [Space::Datagrams(Family::V4), Space::LookUps(Family::V4)] {
+                let take = |tenant| {
+                    (0..63)
+                        .map_while(|_| ports.take(tenant, space).ok())
+                        .collect()
+                };
+                let had: Vec<Vec<Port>> = tenants.iter().map(take).collect();
+                assert!(had.iter().all(|had| had.len() >= FEW), "{text}");
+                let all: usize = had.iter().map(Vec::len).sum();
+                assert!((most / 2 - 100..most).contains(&all), "{all} of {text}");
+                // Those of the other version are others.
+                assert!(
+                    ports
+                        .take(&tenants[0], Space::Datagrams(Family::V6))
+                        .is_ok()
+                );
+                let again = ports.take(&tenants[0], space).map(drop);
+                assert_eq!(again, Err(CallError::NoPort));
+                drop(had);
+                assert!(ports.take(&tenants[0], space).is_ok());
+            }
+            assert!(ports.state.borrow().used.is_empty());
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! Here both files are read once, before the process is confined, and a look-up is two datagrams.
 
 use crate::dns::{self, Answer, Kind};
+use crate::socket::{Socket, Sockets};
 use leasehold_exchange::CallError;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, connect, socket_with};
 use std::collections::HashMap;
@@ -11,7 +12,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket as StdUdpSocket};
 use std::time::Duration;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::UdpSocket;
 use tokio::time::timeout;
 
 /// The port of name servers.
@@ -90,11 +91,16 @@ impl Resolver {
         self
     }
 
-    /// The addresses of a name in lower case, those of IPv4 first; at least one.
+    /// The addresses of a name in lower case, those of IPv4 first; at least one. The servers are asked by sockets of the
+    /// tenant's.
     ///
     /// # Errors
-    /// When there is none, or no server answers.
-    pub(crate) async fn look_up(&self, name: &str) -> Result<Vec<IpAddr>, CallError> {
+    /// When there is none, no server answers, or the tenant has as many local ports as it may.
+    pub(crate) async fn look_up(
+        &self,
+        name: &str,
+        sockets: &Sockets,
+    ) -> Result<Vec<IpAddr>, CallError> {
         let bare = name.strip_suffix('.').unwrap_or(name);
         if let Some(addresses) = self.hosts.get(bare) {
             return Ok(addresses.clone());
@@ -103,7 +109,8 @@ impl Resolver {
         if bare == "localhost" || bare.ends_with(".localhost") {
             return Ok(vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()]);
         }
-        let (v4, v6) = tokio::join!(self.ask(bare, Kind::V4), self.ask(bare, Kind::V6));
+        let ask = |kind| self.ask(bare, kind, sockets);
+        let (v4, v6) = tokio::join!(ask(Kind::V4), ask(Kind::V6));
         let addresses = match (v4, v6) {
             (Ok(v4), Ok(v6)) => [v4, v6].concat(),
             (Ok(addresses), Err(_)) | (Err(_), Ok(addresses)) if !addresses.is_empty() => addresses,
@@ -115,14 +122,21 @@ impl Resolver {
         }
     }
 
-    async fn ask(&self, name: &str, kind: Kind) -> Result<Vec<IpAddr>, CallError> {
+    async fn ask(
+        &self,
+        name: &str,
+        kind: Kind,
+        sockets: &Sockets,
+    ) -> Result<Vec<IpAddr>, CallError> {
         let mut found = CallError::Lookup;
         for _ in 0..ATTEMPTS {
             for server in &self.servers {
                 let question = dns::question(number(), name, kind).ok_or(CallError::Lookup)?;
-                match timeout(PATIENCE, exchange(*server, &question)).await {
+                let asked = exchange(*server, &question, sockets);
+                match timeout(PATIENCE, asked).await {
                     Ok(Ok(Answer::Addresses(addresses))) => return Ok(addresses),
                     Ok(Ok(Answer::NoName)) => return Ok(Vec::new()),
+                    Ok(Err(CallError::NoPort)) => return Err(CallError::NoPort),
                     Ok(Ok(Answer::Failed | Answer::Truncated) | Err(_)) | Err(_) => {
                         found = CallError::LookupTimeout;
                     }
@@ -142,9 +156,24 @@ fn number() -> u16 {
     u16::from_be_bytes(bytes)
 }
 
-async fn exchange(server: SocketAddr, question: &[u8]) -> io::Result<Answer> {
-    match datagram(server, question).await? {
-        Answer::Truncated => stream(server, question).await,
+/// Asks a server, over TCP if the answer does not fit a datagram.
+///
+/// # Errors
+/// [`CallError::NoPort`] if the tenant has as many local ports as it may; another one if the server did not answer.
+async fn exchange(
+    server: SocketAddr,
+    question: &[u8],
+    sockets: &Sockets,
+) -> Result<Answer, CallError> {
+    let failed = |_| CallError::LookupTimeout;
+    let port = sockets.port_of_look_up(server)?;
+    let answer = datagram(server, question).await.map_err(failed)?;
+    drop(port);
+    match answer {
+        Answer::Truncated => {
+            let stream = sockets.connect(server, None).await?;
+            self::stream(stream, question).await.map_err(failed)
+        }
         answer => Ok(answer),
     }
 }
@@ -169,8 +198,7 @@ async fn datagram(server: SocketAddr, question: &[u8]) -> io::Result<Answer> {
     }
 }
 
-async fn stream(server: SocketAddr, question: &[u8]) -> io::Result<Answer> {
-    let mut stream = TcpStream::connect(server).await?;
+async fn stream(mut stream: Socket, question: &[u8]) -> io::Result<Answer> {
     let length = u16::try_from(question.len()).map_err(io::Error::other)?;
     let framed = [&length.to_be_bytes()[..], question].concat();
     stream.write_all(&framed).await?;
@@ -188,6 +216,8 @@ async fn stream(server: SocketAddr, question: &[u8]) -> io::Result<Answer> {
 #[cfg(test)]
 mod tests {
     use super::Resolver;
+    use crate::ports::{LocalPorts, Ports};
+    use crate::socket::Sockets;
     use leasehold_exchange::CallError;
     use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, UdpSocket};
 
@@ -195,7 +225,13 @@ mod tests {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build();
-        runtime.expect("a runtime").block_on(resolver.look_up(name))
+        let sockets = Sockets {
+            ports: Ports::new(LocalPorts::default()),
+            tenant: "a".into(),
+            window: 4 << 10,
+        };
+        let looking = resolver.look_up(name, &sockets);
+        runtime.expect("a runtime").block_on(looking)
     }
 
     #[test]

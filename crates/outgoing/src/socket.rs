@@ -4,7 +4,7 @@
 //! is dropped, the kernel gives up after a second, or at once if the peer has had its second before.
 
 use crate::connect::unreached;
-use crate::ports::{Port, Ports};
+use crate::ports::{Family, Port, Ports, Space};
 use leasehold_exchange::{CallError, ConnectionOptions};
 use rustix::net::sockopt;
 use std::cell::Cell;
@@ -21,7 +21,7 @@ use tokio::net::{TcpSocket, TcpStream};
 /// How long the kernel tries to send what is left of a connection that was dropped, ms.
 const LAST_MS: u32 = 1000;
 
-/// What a tenant's connections are made with.
+/// What a tenant's sockets are made with.
 pub(crate) struct Sockets {
     pub(crate) ports: Rc<Ports>,
     pub(crate) tenant: Rc<str>,
@@ -39,7 +39,7 @@ impl Sockets {
         to: SocketAddr,
         options: Option<ConnectionOptions>,
     ) -> Result<Socket, CallError> {
-        let port = self.ports.take(&self.tenant, to)?;
+        let port = self.ports.take(&self.tenant, Space::Connections(to))?;
         let stream = self.make(to, options).await;
         let stream = stream.map_err(|error| unreached(&error))?;
         let mut socket = Socket {
@@ -51,6 +51,24 @@ impl Sockets {
         };
         socket.leave_port(true);
         Ok(socket)
+    }
+
+    /// Takes a local port for a socket for datagrams that a guest binds to an address like this.
+    ///
+    /// # Errors
+    /// [`CallError::NoPort`] if the tenant has as many as it may.
+    pub(crate) fn port_of_datagrams(&self, own: SocketAddr) -> Result<Port, CallError> {
+        let space = Space::Datagrams(Family::of(own));
+        self.ports.take(&self.tenant, space)
+    }
+
+    /// Takes a local port for a question to a name server.
+    ///
+    /// # Errors
+    /// [`CallError::NoPort`] if the tenant has as many as it may.
+    pub(crate) fn port_of_look_up(&self, server: SocketAddr) -> Result<Port, CallError> {
+        let space = Space::LookUps(Family::of(server));
+        self.ports.take(&self.tenant, space)
     }
 
     async fn make(

@@ -1,5 +1,6 @@
 //! Which certificates of other hosts are trusted.
 
+use crate::certificates::Bounded;
 use crate::error::OutgoingError;
 use leasehold_lease::{Outgoing as Lease, RegularFile};
 use rustls::RootCertStore;
@@ -22,7 +23,7 @@ const SESSIONS: usize = 32;
 pub struct Trust {
     provider: Arc<CryptoProvider>,
     /// `None`: the host's.
-    verifiers: HashMap<Option<PathBuf>, Arc<WebPkiServerVerifier>>,
+    verifiers: HashMap<Option<PathBuf>, Arc<Bounded>>,
 }
 
 impl Trust {
@@ -48,6 +49,7 @@ impl Trust {
                 trust.provider.clone(),
             );
             let verifier = verifier.build().map_err(|_| OutgoingError::NoRoots)?;
+            let verifier = Arc::new(Bounded::new(verifier));
             trust.verifiers.insert(lease.ca.clone(), verifier);
         }
         Ok(trust)
@@ -69,7 +71,7 @@ impl Trust {
         let mut config = builder
             .with_safe_default_protocol_versions()?
             .dangerous()
-            // It is the ordinary one, of the same roots for all tenants that trust them.
+            // It is the ordinary one within bounds, of the same roots for all tenants that trust them.
             .with_custom_certificate_verifier(verifier)
             .with_no_client_auth();
         config.alpn_protocols = vec![b"http/1.1".to_vec()];

@@ -5,7 +5,7 @@ mod support;
 use leasehold_exchange::{
     ADDRESS, CallError, CallKind, CallOutcome, ClientHalf, Failure, Frame, Outlet, datagram_bytes,
 };
-use leasehold_outgoing::{Options, Outgoing, Resolver, Trust};
+use leasehold_outgoing::{LocalPorts, Options, Outgoing, Resolver, Trust};
 use std::net::{SocketAddr, UdpSocket};
 use std::task::Poll;
 use std::time::Duration;
@@ -181,4 +181,36 @@ fn what_was_sent_before_the_socket_was_dropped_arrives_and_a_flood_of_others_is_
     let (client, _) = bound(&outlet);
     drop(client);
     ended_by(&outlet, CallOutcome::Answered);
+}
+
+#[test]
+fn a_tenant_has_no_more_local_ports_of_datagrams_than_it_leaves_to_others() {
+    let (host, address) = host();
+    let lease = lease(&format!("allow = [\"udp://{address}\"], concurrency = 64"));
+    // 24 are shared out, half of them to those that come first.
+    let options = Options {
+        ports: LocalPorts::of("1 64").expect("ports"),
+        ..Options::default()
+    };
+    let trust = Trust::load([&lease]).expect("no certificates");
+    let outgoing = Outgoing::start(trust, options).expect("started");
+    let open = |name: &str| outgoing.open(name, None, &lease).expect("opened");
+    let (greedy, other) = (open("a"), open("b"));
+    let mut sockets: Vec<_> = (0..64).map(|_| bind(&greedy, "127.0.0.1:0")).collect();
+    let (made, refused): (Vec<_>, Vec<_>) = sockets
+        .iter_mut()
+        .map(status)
+        .partition(|status| status.is_ok());
+    assert_eq!(made.len(), 6);
+    let no_port = Err(Failure::Call(CallError::NoPort));
+    assert!(refused.iter().all(|refused| *refused == no_port));
+    let mut others: Vec<_> = (0..4).map(|_| bound(&other)).collect();
+    let (client, own) = &mut others[0];
+    write(client, Frame::Datagram(address), b"hello");
+    let (_, from) = host.recv_from(&mut [0; 16]).expect("arrived");
+    assert_eq!(from, *own);
+    // What is given up is there again.
+    drop(sockets);
+    ended_by(&greedy, CallOutcome::Abandoned);
+    drop(bound(&greedy));
 }

@@ -52,7 +52,9 @@ pub(super) fn of_datagrams(error: CallError) -> ErrorCode {
 /// The error of a look-up. That of a name that the lease does not know is what a name has that nobody knows.
 pub(super) fn of_look_up(failure: Failure) -> ErrorCode {
     match failure {
-        Failure::Call(CallError::LookupTimeout) => ErrorCode::TemporaryResolverFailure,
+        Failure::Call(CallError::LookupTimeout | CallError::NoPort) => {
+            ErrorCode::TemporaryResolverFailure
+        }
         Failure::Call(CallError::Lookup) => ErrorCode::NameUnresolvable,
         _ => ErrorCode::PermanentResolverFailure,
     }
