@@ -7,7 +7,7 @@ use crate::log;
 use crate::mounts::Mounts;
 use leasehold_cell::user_files;
 use leasehold_confine::{InForce, Locking, Mode, Place, Places, Thread};
-use leasehold_lease::{Certificate, LeaseFile, Listener, Outgoing, TenantSpec};
+use leasehold_lease::{Certificate, LeaseFile, ListenAddress, Listener, Outgoing, TenantSpec};
 use std::path::{Path, PathBuf};
 
 /// How far a command that runs guests is confined.
@@ -83,6 +83,8 @@ pub(crate) struct Control {
     pub(crate) socket: Option<PathBuf>,
     /// The port of a collector of spans.
     pub(crate) collector: Option<u16>,
+    /// The address of the page, with the port that it got.
+    pub(crate) page: Option<ListenAddress>,
 }
 
 impl Control {

@@ -16,7 +16,8 @@ use leasehold_cell::memory::HeldMemory;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{Rehearsal, StartError};
 use leasehold_lease::{
-    Addresses, ByteSize, KeyValue, LeaseFile, Outgoing, RegularFile, TenantSpec,
+    Addresses, ByteSize, Families, KeyValue, LeaseFile, ListenAddress, Outgoing, RegularFile,
+    TenantSpec,
 };
 use leasehold_node::view::{EndBound, ErrorKind};
 use leasehold_node::{Admission, Admitted, Problem};
@@ -114,7 +115,8 @@ impl Rules {
         };
         let bad = |failure: Failure| Problem::new(ErrorKind::BadLease, failure.to_string());
         check_stores(tenants, needs.origin).map_err(bad)?;
-        check_addresses(tenants)?;
+        check_listening(tenants, self.control.page)
+            .map_err(|message| Problem::new(ErrorKind::BadLease, message))?;
         let Some(mounts) = &self.host.mounts else {
             return Ok(());
         };
@@ -133,18 +135,63 @@ impl Rules {
     }
 }
 
-/// Whether no two tenants would listen at one address.
-fn check_addresses(tenants: &[TenantSpec]) -> Result<(), Problem> {
+/// Checks that no two tenants would listen at one address, and none at that of the page.
+///
+/// # Errors
+/// What was found, and what is allowed.
+pub(crate) fn check_listening(
+    tenants: &[TenantSpec],
+    page: Option<ListenAddress>,
+) -> Result<(), String> {
+    check_page_address(tenants, page)?;
+    check_addresses(tenants)
+}
+
+/// Checks that no two tenants would listen at one address.
+///
+/// # Errors
+/// What was found, and what is allowed.
+fn check_addresses(tenants: &[TenantSpec]) -> Result<(), String> {
     let mut taken = Addresses::default();
+    let is_free = |address| taken.take(address, Families::Own);
+    let allowed = "an address that no other tenant has";
+    check_each_address(tenants, is_free, allowed)
+}
+
+/// Checks that no tenant would listen at the address of the page.
+///
+/// # Errors
+/// What was found, and what is allowed.
+fn check_page_address(tenants: &[TenantSpec], page: Option<ListenAddress>) -> Result<(), String> {
+    let Some(page) = page else {
+        return Ok(());
+    };
+    let mut taken = Addresses::default();
+    taken.take(page, Families::Both);
+    let is_free = |address| taken.is_free(address, Families::Own);
+    let allowed = format!(
+        "an address that the page does not have: --page {}",
+        page.get()
+    );
+    check_each_address(tenants, is_free, &allowed)
+}
+
+/// Checks that the addresses at which tenants may listen are free.
+///
+/// # Errors
+/// The first one that is not, and what is allowed.
+fn check_each_address(
+    tenants: &[TenantSpec],
+    mut is_free: impl FnMut(ListenAddress) -> bool,
+    allowed: &str,
+) -> Result<(), String> {
     for tenant in tenants {
-        let stated = tenant.outgoing.iter().flat_map(|it| &it.listen);
-        for address in stated {
-            if !taken.take(*address) {
-                let message = format!(
-                    "tenant.{}.outgoing.listen: found {address}; allowed: an address that no other tenant has",
-                    tenant.name
-                );
-                return Err(Problem::new(ErrorKind::BadLease, message));
+        for stated in tenant.outgoing.iter().flat_map(|it| &it.listen) {
+            let key = format!("tenant.{}.outgoing.listen", tenant.name);
+            let address = ListenAddress::try_from(*stated);
+            let address = address.map_err(|error| format!("{key}: {stated}: {error}"))?;
+            if !is_free(address) {
+                return Err(format!("{key}: found {stated}; allowed: {allowed}"));
             }
         }
     }
@@ -354,4 +401,58 @@ pub(crate) fn check_served(path: &Path, file: &LeaseFile) -> Result<(), String> 
         "{}: tenant: found no tenant that answers requests; allowed: {allowed}",
         path.display()
     ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{check_addresses, check_page_address};
+    use leasehold_lease::LeaseFile;
+    use std::path::Path;
+
+    /// A tenant of this name that may listen there.
+    fn tenant(name: &str, listen: &str) -> String {
+        format!(
+            "[tenant.{name}]\ncomponent = \"a.wasm\"\nreclaim.budget = \"1ms\"\n\
+             outgoing = {{ listen = [\"{listen}\"] }}\n"
+        )
+    }
+
+    fn parse(text: &str) -> LeaseFile {
+        LeaseFile::parse(text, Path::new("lease.toml")).expect(text)
+    }
+
+    #[test]
+    fn a_tenant_that_would_listen_where_the_page_is_is_named_with_it() {
+        for (page, listen, is_free) in [
+            ("127.0.0.1:7", "127.0.0.1:7", false),
+            ("127.0.0.1:7", "0.0.0.0:7", false),
+            ("[::]:7", "127.0.0.1:7", false),
+            ("[::1]:7", "[::]:7", false),
+            ("127.0.0.1:7", "[::]:7", true),
+            ("127.0.0.1:7", "127.0.0.1:8", true),
+            ("127.0.0.1:0", "127.0.0.1:7", true),
+        ] {
+            let file = parse(&tenant("a", listen));
+            let at = page.parse().expect(page);
+            let found = check_page_address(&file.tenants, Some(at));
+            let expected = format!(
+                "tenant.a.outgoing.listen: found {listen}; allowed: an address that the page does not have: --page {page}"
+            );
+            let expected = if is_free { Ok(()) } else { Err(expected) };
+            assert_eq!(found, expected);
+            assert_eq!(check_page_address(&file.tenants, None), Ok(()));
+        }
+    }
+
+    #[test]
+    fn two_tenants_of_two_files_have_no_address_in_common() {
+        let files = ["a", "b"].map(|name| parse(&tenant(name, "127.0.0.1:7")));
+        let tenants = files.map(|file| file.tenants).concat();
+        let found = check_addresses(&tenants).expect_err("one address");
+        assert_eq!(
+            found,
+            "tenant.b.outgoing.listen: found 127.0.0.1:7; allowed: an address that no other tenant has"
+        );
+        assert_eq!(check_addresses(&tenants[..1]), Ok(()));
+    }
 }

@@ -18,7 +18,7 @@ use crate::opened::{CellOptions, Opened};
 use crate::operate::{page, socket};
 use crate::output::{self, plain, say, tell};
 use crate::requests::{Prepared, Requests};
-use crate::rules::{bound, check_served};
+use crate::rules::{bound, check_listening, check_served};
 use crate::run::{failure, load, load_handler, surroundings};
 use crate::stores::Stores;
 use crate::up::memory::Areas;
@@ -26,7 +26,7 @@ use crate::up::{Running, report};
 use leasehold_cell::{Cell, DescriptorPromise, Input, Surroundings};
 use leasehold_confine::Thread;
 use leasehold_front::{Drained, Front, Options, Sampling, Site, Sockets};
-use leasehold_lease::{Http, LeaseFile, Listener, Nanoseconds, TenantSpec};
+use leasehold_lease::{Http, LeaseFile, ListenAddress, Listener, Nanoseconds, TenantSpec};
 use leasehold_node::trace::{Begin, Endpoint, Exporter};
 use leasehold_node::view::EventKind;
 use leasehold_node::{
@@ -35,7 +35,6 @@ use leasehold_node::{
 };
 use leasehold_outgoing::{Observer, Sent};
 use lines::TenantLines;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -91,7 +90,7 @@ pub(crate) struct Arguments {
     /// The address of the page for operators, such as 127.0.0.1:7070, and of the control interface
     /// over TCP; printed with its token [default: none].
     #[arg(long, value_name = "ADDRESS")]
-    page: Option<SocketAddr>,
+    page: Option<ListenAddress>,
 
     /// Keep the changes of operators in this directory, and make them again at the next start
     /// [default: they end with the node].
@@ -220,6 +219,13 @@ fn operate(
         (None, _) => None,
     };
     let link = page.as_ref().map(PageListener::link);
+    // The sockets of tenants do not listen yet, so the system lets the page have their addresses. Tenants of the state may have
+    // those of an edited file.
+    let page_address = page.as_ref().map(PageListener::address);
+    let page_address = page_address.and_then(|address| ListenAddress::try_from(address).ok());
+    check_listening(&reached, page_address).map_err(|message| {
+        Failure::Configuration(format!("{}: {message}", arguments.leases.display()))
+    })?;
     let site = |tenant: &TenantSpec| {
         let http = tenant.http.clone();
         http.map(|http| {
@@ -253,6 +259,7 @@ fn operate(
         state: arguments.state.clone(),
         socket: socket.as_ref().map(|socket| socket.path().to_owned()),
         collector: collector.as_ref().map(Endpoint::port),
+        page: page_address,
         certificates: Control::of_served(&arguments.leases, &file).certificates,
     };
     let logs = Logs::new(printer);

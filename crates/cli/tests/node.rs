@@ -5,10 +5,10 @@ mod served;
 
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
-use served::{LISTENER, Node, SOON, raw, table, until};
+use served::{LISTENER, Node, SOON, raw, serve, table, until};
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpStream;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
@@ -717,6 +717,49 @@ fn the_page_is_reached_by_browsers_and_the_interface_behind_it_with_its_secret_o
         metrics.contains("leasehold_reclaim_budget_seconds{tenant=\"shop\"} 0.2"),
         "{metrics}"
     );
+}
+
+#[test]
+fn a_page_where_a_tenant_may_listen_is_refused_with_both_named() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::write(directory.path().join("profile.json"), calibrated::profile()).expect("written");
+    for (page, listen) in [("127.0.0.1", "127.0.0.1"), ("127.0.0.1", "0.0.0.0")] {
+        let free = TcpListener::bind("127.0.0.1:0").expect("a socket");
+        let port = free.local_addr().expect("an address").port();
+        drop(free);
+        let [page, listen] = [page, listen].map(|ip| format!("{ip}:{port}"));
+        let listens = format!("outgoing = {{ listen = [\"{listen}\"] }}");
+        let leases = LISTENER.to_owned() + &table("shop", "/*", &listens);
+        fs::write(directory.path().join("leases.toml"), leases).expect("written");
+        let mut command = serve(directory.path(), &["--page", &page, "--for", "1s"]);
+        let output = command.output().expect("runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        let expected = format!(
+            "leases.toml: tenant.shop.outgoing.listen: found {listen}; allowed: an address that the page does not \
+             have: --page {page}"
+        );
+        assert_eq!(output.status.code(), Some(78), "{error}");
+        assert!(error.contains(&expected), "{error}");
+    }
+}
+
+#[test]
+fn a_page_at_an_address_that_no_socket_can_listen_at_is_refused() {
+    let directory = tempfile::tempdir().expect("a directory");
+    for (page, expected) in [
+        (
+            "[::ffff:127.0.0.1]:7070",
+            "found an IPv4-mapped address; allowed: the IPv4 form, \"127.0.0.1:7070\"",
+        ),
+        ("[ff02::1]:7070", "found a multicast address; allowed: "),
+        ("localhost:7070", "found no address and port; allowed: "),
+    ] {
+        let mut command = serve(directory.path(), &["--page", page, "--for", "1s"]);
+        let output = command.output().expect("runs");
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{error}");
+        assert!(error.contains(expected), "{error}");
+    }
 }
 
 #[test]

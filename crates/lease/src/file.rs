@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use toml::de::DeTable;
 
-use crate::addresses::Addresses;
+use crate::addresses::{Addresses, Families, ListenAddress};
 use crate::byte_size::ByteSize;
 use crate::cpu::{Cpu, CpuValues, Incomplete, Policy};
 use crate::disk::Disk;
@@ -168,7 +168,10 @@ impl LeaseFile {
         let mut http = Vec::new();
         let mut taken = Taken::default();
         for listener in &listeners {
-            taken.addresses.take(listener.address);
+            // Their own file was refused unless each had such an address.
+            if let Ok(address) = ListenAddress::try_from(listener.address) {
+                taken.addresses.take(address, Families::Both);
+            }
         }
         for entry in root.entries()? {
             match entry.name() {

@@ -26,7 +26,7 @@
 //! | what it is connected to: requests, other hosts, a store | `http`, `outgoing`, `keyvalue` |
 //! | a tenant: program, arguments, directories, lease | `tenant`, `restart`; as a workload for simulation: `workload` |
 //! | an address at which clients reach tenants | `listener`; host and port: `authority` |
-//! | addresses at which something listens, each of which belongs to one thing | `addresses` |
+//! | addresses at which a socket can listen, each of which belongs to one thing | `addresses` |
 //! | `lease.toml` | `file`; a value with its key and place: `node`; a fault: `error` |
 //! | the same as flags | `flags`, `flag_error` |
 //! | quantities with units | `quantity`, `decimal`; of time and memory: `nanoseconds`, `byte_size` |
@@ -83,7 +83,7 @@ mod restart;
 mod tenant;
 mod workload;
 
-pub use addresses::Addresses;
+pub use addresses::{Addresses, Families, ListenAddress, ListenAddressError};
 pub use authority::{Authority, AuthorityFault, Host};
 pub use byte_size::ByteSize;
 pub use cpu::{Cpu, CpuFault, Policy};

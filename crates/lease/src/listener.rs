@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use crate::addresses::Addresses;
+use crate::addresses::{Addresses, Families, ListenAddress};
 use crate::authority::Host;
 use crate::error::LeaseError;
 use crate::http::HOST_ALLOWED;
@@ -28,7 +28,7 @@ const TIMEOUT: &str = "a time from 1ms to 3600s";
 pub struct Listener {
     /// The name: 1 to 63 of `A-Z a-z 0-9 - _`, unique in its file.
     pub name: String,
-    /// Where it listens. Port 0 lets the system choose one.
+    /// Where it listens: a [`ListenAddress`] of the file. Port 0 lets the system choose one.
     pub address: SocketAddr,
     /// The certificates that it shows; with none, it speaks plain text.
     pub tls: Vec<Certificate>,
@@ -86,11 +86,11 @@ impl Listener {
         for entry in node.entries()? {
             match entry.name() {
                 "address" => {
-                    let stated: SocketAddr = entry.keyword(ADDRESS, |text| text.parse().ok())?;
-                    if !taken.take(stated) {
+                    let stated = ListenAddress::parse(&entry, ADDRESS)?;
+                    if !taken.take(stated, Families::Both) {
                         return Err(entry.refused(ANOTHER));
                     }
-                    address = Some(stated);
+                    address = Some(stated.get());
                 }
                 "tls" => listener.tls = parse_tls(&entry, base)?,
                 "connections" => listener.connections = count(&entry)?,

@@ -1,5 +1,6 @@
 //! A value of a lease file with its key and its place, so that every refusal can name both.
 
+use std::fmt::Display;
 use std::ops::RangeInclusive;
 use std::path::Path;
 
@@ -210,10 +211,8 @@ impl<'a> Node<'a> {
         let Content::Value(DeValue::String(text)) = self.content else {
             return Err(self.refused(allowed));
         };
-        text.parse().map_err(|error: QuantityError| {
-            let found = format!("{} ({})", self.describe(), error.fault());
-            self.refused_as(found, allowed)
-        })
+        text.parse()
+            .map_err(|error: QuantityError| self.refused_for(error.fault(), allowed))
     }
 
     /// The error for a value that is none of `allowed`.
@@ -224,6 +223,11 @@ impl<'a> Node<'a> {
     /// The same for a value of which `found` says what is wrong with it.
     pub(crate) fn refused_as(&self, found: String, allowed: &str) -> LeaseError {
         self.fault(self.value_start, found, allowed)
+    }
+
+    /// The same with the reason why it is none.
+    pub(crate) fn refused_for(&self, reason: impl Display, allowed: &str) -> LeaseError {
+        self.refused_as(format!("{} ({reason})", self.describe()), allowed)
     }
 
     /// The error for a key that is none of `keys`.

@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 
-use crate::addresses::Addresses;
+use crate::addresses::{Addresses, Families, ListenAddress};
 use crate::authority::{host_and_port, is_host};
 use crate::byte_size::ByteSize;
 use crate::decimal::decimal;
@@ -34,7 +34,8 @@ const CA_UNUSED: &str = "nothing, unless a destination is https";
 pub struct Outgoing {
     /// Where to; empty only if it listens.
     pub allow: Vec<Destination>,
-    /// Addresses of this host at which it may listen, of TCP: at most 16, which nothing else of the file has.
+    /// Addresses of this host at which it may listen, of TCP: at most 16, each a [`ListenAddress`], which nothing else of the
+    /// file has.
     pub listen: Vec<SocketAddr>,
     /// How many requests, connections, sockets and look-ups it may have under way at a time.
     pub concurrency: u32,
@@ -314,14 +315,11 @@ fn parse_destinations(
 fn parse_addresses(node: &Node<'_>, taken: &mut Addresses) -> Result<Vec<SocketAddr>, LeaseError> {
     let mut addresses = Vec::new();
     for element in node.elements(LISTEN)? {
-        let address = element.keyword(LISTENED, |text| {
-            let address: SocketAddr = text.parse().ok()?;
-            (address.port() > 0).then_some(address)
-        })?;
-        if !taken.take(address) {
+        let address = ListenAddress::parse(&element, LISTENED)?;
+        if address.get().port() == 0 || !taken.take(address, Families::Own) {
             return Err(element.refused(LISTENED));
         }
-        addresses.push(address);
+        addresses.push(address.get());
     }
     match Outgoing::ADDRESSES.contains(&addresses.len()) {
         true => Ok(addresses),

@@ -343,3 +343,115 @@ fn an_address_is_that_of_one_listener_or_of_one_tenant_that_listens() {
     assert!(outgoing.allow.is_empty());
     assert_eq!(outgoing.listen.len(), 2);
 }
+
+/// A file with a listener at this address.
+fn with_listener(address: &str) -> String {
+    format!("[listener.main]\naddress = \"{address}\"\n") + &tenant("a", "")
+}
+
+/// A file with a tenant that may listen at this address.
+fn with_listen(address: &str) -> String {
+    tenant("a", &format!("outgoing = {{ listen = [\"{address}\"] }}"))
+}
+
+/// Checks the message for the address in each of the keys that have one.
+fn refused_in_both_keys(address: &str, expected: &str) {
+    let keys = [
+        (with_listener(address), "2:11: listener.main.address"),
+        (with_listen(address), "4:24: tenant.a.outgoing.listen[0]"),
+    ];
+    for (text, key) in keys {
+        let found = message(&text);
+        let expected = format!("lease.toml:{key}: found \"{address}\" {expected}");
+        assert_eq!(found, expected);
+    }
+}
+
+#[test]
+fn an_ipv4_mapped_address_is_refused_with_the_form_to_write() {
+    for (address, plain) in [
+        ("[::ffff:127.0.0.1]:7", "127.0.0.1:7"),
+        ("[::ffff:7f00:1]:7", "127.0.0.1:7"),
+        ("[::ffff:0:0]:7", "0.0.0.0:7"),
+    ] {
+        let expected = format!("(an IPv4-mapped address); allowed: the IPv4 form, \"{plain}\"");
+        refused_in_both_keys(address, &expected);
+    }
+}
+
+#[test]
+fn an_address_that_no_host_has_for_itself_is_refused() {
+    let one =
+        "allowed: an address of this host and a port, such as \"127.0.0.1:8080\" or \"[::]:8080\"";
+    for (address, what) in [
+        ("[ff02::1]:7", "a multicast address"),
+        ("224.0.0.1:7", "a multicast address"),
+        // Its IPv4 form would be refused as well.
+        ("[::ffff:224.0.0.1]:7", "a multicast address"),
+        ("239.255.255.255:7", "a multicast address"),
+        ("255.255.255.255:7", "the broadcast address"),
+        ("[fe80::1]:7", "a link-local address of IPv6"),
+        ("[febf::1]:7", "a link-local address of IPv6"),
+        ("[fe80::1%2]:7", "a link-local address of IPv6"),
+        ("[::1%2]:7", "an address with a scope"),
+    ] {
+        refused_in_both_keys(address, &format!("({what}); {one}"));
+    }
+}
+
+#[test]
+fn an_address_that_a_host_may_have_is_accepted() {
+    for address in [
+        "0.0.0.0:7",
+        "127.255.255.255:7",
+        "169.254.1.1:7",
+        "223.255.255.255:7",
+        "[::]:7",
+        "[::1]:7",
+        "[2001:db8::1]:7",
+        "[fd00::1]:7",
+        "[fec0::1]:7",
+    ] {
+        for text in [with_listener(address), with_listen(address)] {
+            let file = LeaseFile::parse(&text, Path::new("lease.toml"));
+            file.expect(&text);
+        }
+    }
+}
+
+#[test]
+fn a_listener_at_a_mapped_address_is_not_beside_the_plain_one() {
+    for plain in [
+        with_listen("127.0.0.1:7"),
+        with_listener("127.0.0.1:7").replace("main", "plain"),
+    ] {
+        let mapped = "[listener.main]\naddress = \"[::ffff:127.0.0.1]:7\"\n";
+        let found = message(&(plain + mapped));
+        assert!(
+            found.contains("listener.main.address: found \"[::ffff:127.0.0.1]:7\" (an IPv4-mapped"),
+            "{found}"
+        );
+    }
+}
+
+/// A listener's socket at `[::]` has clients of IPv4 as well. That of a tenant has none: it is `IPV6_V6ONLY`.
+#[test]
+fn all_addresses_of_ipv6_are_those_of_ipv4_for_a_listener_and_not_for_a_tenant() {
+    let parsed = |text: &str| LeaseFile::parse(text, Path::new("lease.toml"));
+    let listen =
+        |name: &str, address: &str| with_listen(address).replace(".a]", &format!(".{name}]"));
+    for ipv4 in ["0.0.0.0:7", "127.0.0.1:7"] {
+        let beside = listen("a", "[::]:7") + &listen("b", ipv4);
+        parsed(&beside).expect(&beside);
+        let beside = with_listener(ipv4) + &listen("b", "[::]:7");
+        parsed(&beside).expect(&beside);
+        let found = message(&(with_listener("[::]:7") + &listen("b", ipv4)));
+        let refused = format!("tenant.b.outgoing.listen[0]: found \"{ipv4}\"; allowed: ");
+        assert!(found.contains(&refused), "{found}");
+    }
+    let found = message(&(with_listener("[::1]:7") + &listen("b", "[::]:7")));
+    assert!(
+        found.contains("tenant.b.outgoing.listen[0]: found \"[::]:7\"; allowed: "),
+        "{found}"
+    );
+}

@@ -88,6 +88,11 @@ impl PageListener {
         })
     }
 
+    /// Returns the address, with the port that it got.
+    pub const fn address(&self) -> SocketAddr {
+        self.address
+    }
+
     /// Returns what an operator opens: the address, with the token where no server sees it.
     pub fn link(&self) -> String {
         format!("http://{}/#token={}", self.address, self.token.secret())
