@@ -1,5 +1,6 @@
 //! Objects that a tenant shares with its embedder, and that the embedder may drop at any time.
 
+use crate::built::Built;
 use crate::command::StartRequest;
 use crate::program::Program;
 use crate::wasi::stdio::{Input, Output};
@@ -37,7 +38,43 @@ impl Given {
         }
     }
 
-    pub(crate) const fn program(&self) -> &Arc<Program> {
-        &self.program
+    /// What the program was built to, which others may run as well.
+    pub(crate) fn built(&self) -> &Arc<Built> {
+        self.program.built()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::cell::Cell;
+    use crate::command::StartRequest;
+    use crate::config::CellConfig;
+    use crate::profile::Profile;
+    use crate::surroundings::Surroundings;
+    use leasehold_lease::Lease;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    #[test]
+    fn what_a_program_was_built_to_is_let_go_with_its_last_tenant() {
+        let cell = Cell::start(CellConfig::new(Profile::free())).expect("a cell");
+        let text = r#"(module (memory (export "memory") 1) (func (export "_start")))"#;
+        let program = cell.compile(text.as_bytes()).expect("it compiles");
+        let built = Arc::downgrade(program.built());
+        for _ in 0..2 {
+            let request = StartRequest {
+                program: program.clone(),
+                lease: Lease::default(),
+                surroundings: Surroundings::default(),
+            };
+            let tenant = cell.start_tenant(request).expect("a tenant starts");
+            tenant.wait().expect("the cell is there");
+        }
+        drop(program);
+        let until = Instant::now() + Duration::from_secs(10);
+        while built.strong_count() > 0 {
+            assert!(Instant::now() < until, "it is held");
+            std::thread::sleep(Duration::from_millis(1));
+        }
     }
 }

@@ -8,6 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use leasehold_lease::Lease;
+use leasehold_preempt::GuestProgram;
 use leasehold_slots::stack_class::StackClass;
 use leasehold_wasm::artifact::CodeCache;
 pub use leasehold_wasm::artifact::Digest;
@@ -26,7 +27,6 @@ use crate::linkers::Prepared;
 use crate::outline::Outline;
 use crate::reaches::Look;
 use crate::steps::Reach;
-use leasehold_preempt::{Bodies, GuestProgram};
 
 /// A program that can be instantiated any number of times. Cloning is cheap.
 #[derive(Debug, Clone)]
@@ -104,6 +104,11 @@ impl Program {
 
     /// What tenants share that run the same.
     pub(crate) const fn built(&self) -> &Arc<Built> {
+        &self.built
+    }
+
+    /// What a [`Preemption`](leasehold_preempt::Preemption) knows its guests by.
+    pub fn guests(&self) -> &Arc<impl GuestProgram + 'static> {
         &self.built
     }
 
@@ -251,11 +256,5 @@ impl Program {
     /// The resources that a run takes before its first instruction.
     pub fn inventory(&self) -> &Inventory {
         &self.built.inventory
-    }
-}
-
-impl GuestProgram for Program {
-    fn bodies(&self) -> &Bodies {
-        self.built.bodies()
     }
 }

@@ -118,9 +118,8 @@ impl Rehearsal {
             surroundings.check_paged(lease)?;
         }
         let full = |refused: &dyn std::fmt::Display| StartError::Full(refused.to_string());
-        let has_dirs = !surroundings.dirs.is_empty();
         let parts = limit::Parts {
-            has_dirs,
+            has_dirs: !surroundings.dirs.is_empty(),
             data_sets: surroundings.data.len(),
             has_store: start.has_store,
             has_image: start.is_handler || lease.memory.paging.is_some(),
@@ -136,7 +135,7 @@ impl Rehearsal {
         });
         let promised = self.mappings.add(mappings::TENANT + paging);
         promised.map_err(|refused| full(&refused))?;
-        if has_dirs || start.has_store || lease.memory.paging.is_some() {
+        if surroundings.need_threads(lease, start.has_store) {
             let promised = self.io.pool.promise();
             self.threads
                 .push(promised.map_err(|refused| full(&refused))?);

@@ -58,6 +58,12 @@ pub struct Surroundings {
 }
 
 impl Surroundings {
+    /// Whether a tenant that is given this has threads promised before it starts: for its files, its store of keys, or its
+    /// pages. The same for a start and for its rehearsal, which opens no store.
+    pub(crate) fn need_threads(&self, lease: &Lease, has_store: bool) -> bool {
+        has_store || !self.dirs.is_empty() || lease.memory.paging.is_some()
+    }
+
     /// Checks that arguments, variables and names of directories are within the cap: each is copied in one step.
     ///
     /// # Errors
@@ -126,5 +132,28 @@ impl Surroundings {
             true => Ok(()),
             false => Err(Errno::Limit),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Directory, Surroundings};
+    use leasehold_lease::Lease;
+
+    #[test]
+    fn threads_are_promised_for_files_and_stores_alone() {
+        let lease = Lease::default();
+        let nothing = Surroundings::default();
+        let directory = Directory {
+            host: "/".into(),
+            guest: "/".to_owned(),
+            write: false,
+        };
+        let files = Surroundings {
+            dirs: vec![directory],
+            ..Surroundings::default()
+        };
+        assert!(!nothing.need_threads(&lease, false));
+        assert!(nothing.need_threads(&lease, true) && files.need_threads(&lease, false));
     }
 }

@@ -132,8 +132,8 @@ impl Executor {
         let mappings = Mappings::claim(mappings::TENANT)
             .map_err(|refused| StartError::Full(refused.to_string()))?;
         let mut thread = None;
-        let blocks = files.is_some() || request.surroundings.keyvalue.is_some();
-        if blocks || lease.memory.paging.is_some() {
+        let surroundings = &request.surroundings;
+        if surroundings.need_threads(lease, surroundings.keyvalue.is_some()) {
             let one = local::with(|local| local.io.pool.promise());
             thread = Some(one.map_err(|refused| StartError::Full(refused.to_string()))?);
         }

@@ -471,7 +471,7 @@ impl Executor {
             dispatcher.remove(root.maintenance, now);
             dispatcher.give_back(&root.share, now);
             let given = root.into_given();
-            self.preemption.forget(given.program());
+            self.preemption.forget(given.built());
             local::with(|local| local.io.reaper.drop_given(given));
         }
     }

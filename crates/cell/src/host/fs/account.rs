@@ -217,9 +217,10 @@ impl Account {
         self.closing.load(Ordering::Acquire) == 0
     }
 
-    /// Makes the reaper drop an object that may hold an uncounted descriptor.
+    /// Makes the reaper drop an object that holds one descriptor at the most, which is in no table: it waits to be closed
+    /// like those that were.
     pub(crate) fn discard(self: &Arc<Self>, what: impl Send + 'static) {
-        self.close(0, what);
+        self.close(1, what);
     }
 
     /// Makes a thread that closes files of this tenant only close a file, which may take long.

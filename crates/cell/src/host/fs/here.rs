@@ -6,6 +6,7 @@ use super::change::{self, Effect, PairChange};
 use super::class::{Class, Site};
 use super::descriptor::{Mode as OpenMode, Node};
 use super::growth::Growth;
+use super::limit::CLOSING;
 use super::open::Request;
 use super::pace::Permit;
 use super::path::attempt_status;
@@ -276,6 +277,35 @@ fn the_blocks_of_a_removed_directory_are_freed_by_the_thread_that_closes_files()
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     assert!(!is_held("d") && !is_held("e"));
+}
+
+#[test]
+fn no_more_files_that_were_looked_at_wait_to_be_closed_than_are_set_aside() {
+    let _turn = linux::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    let path = bench.directory.path().join("large");
+    let file = std::fs::File::create(&path).expect("created");
+    file.set_len(1 << 20).expect("sized");
+    let (release, waits) = std::sync::mpsc::channel();
+    bench.account.close(1, Hanging(waits));
+    let open = || {
+        let open = std::fs::read_dir("/proc/self/fd").expect("listed");
+        open.filter_map(|fd| std::fs::read_link(fd.ok()?.path()).ok())
+            .filter(|file| *file == path)
+            .count()
+    };
+    for _ in 0..100 {
+        let looked = attempt_status(&bench.account, &bench.start, c"large", false);
+        bench.is_here(looked);
+    }
+    assert!(open() <= CLOSING as usize, "{}", open());
+    drop(release);
+    let began = std::time::Instant::now();
+    while !bench.account.is_closed() {
+        assert!(began.elapsed().as_secs() < 20);
+        std::thread::sleep(std::time::Duration::from_millis(1));
+    }
+    assert_eq!(open(), 1, "the test's own");
 }
 
 #[test]

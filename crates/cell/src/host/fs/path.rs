@@ -115,13 +115,17 @@ pub(super) fn look(
 }
 
 /// Returns the status as [`look`], and the file with it. Closing the file takes a bounded time on the cell's
-/// thread, unless its name goes meanwhile.
+/// thread, unless its name goes meanwhile. A file that could be large is closed by another thread: `None` if so many
+/// wait for it that none may be opened.
 pub(super) fn hold(
     account: &Arc<Account>,
     site: Site,
     directory: BorrowedFd<'_>,
     path: &CStr,
 ) -> Option<Result<Option<(Statx, OwnedFd)>>> {
+    if site != Site::Blocking && account.is_backed_up() {
+        return None;
+    }
     match find(site, directory, path, false) {
         Ok((status, file)) if site != Site::Blocking && !is_cheap_to_close(&status) => {
             account.discard(File::new(file));
@@ -148,7 +152,7 @@ pub(crate) fn attempt_status(
     path: &CStr,
     follow: bool,
 ) -> Try<Statx> {
-    if start.class != Class::Slow && start.takes(path) {
+    if start.class != Class::Slow && start.takes(path) && !account.is_backed_up() {
         let site = Site::Cell(start.class);
         match find(site, start.as_fd(), path, follow) {
             Err(errno) if site.is_undecided(errno) => {}

@@ -35,6 +35,8 @@ pub(super) struct ConnectionInput {
 /// What the guest sends.
 pub(super) struct ConnectionOutput {
     call: Arc<OutgoingCall>,
+    /// Bytes that `check-write` permitted and that were not written since.
+    permitted: usize,
     _counted: Counted,
 }
 
@@ -50,6 +52,7 @@ pub(super) fn of(
     };
     let output = ConnectionOutput {
         call: call.clone(),
+        permitted: 0,
         _counted: Counted(socket),
     };
     (input, output)
@@ -94,9 +97,10 @@ impl Pollable for ConnectionOutput {
 #[async_trait]
 impl OutputStream for ConnectionOutput {
     fn write(&mut self, bytes: Bytes) -> StreamResult<()> {
-        if bytes.len() > self.room()? {
-            return Err(StreamError::trap("write exceeded budget"));
-        }
+        let Some(left) = self.permitted.checked_sub(bytes.len()) else {
+            return Err(StreamError::trap("wrote more than check-write permitted"));
+        };
+        self.permitted = left;
         let written = self.call.write(&bytes).map_err(|_| StreamError::Closed)?;
         match written < bytes.len() {
             true => Err(StreamError::Closed),
@@ -109,6 +113,7 @@ impl OutputStream for ConnectionOutput {
     }
 
     fn check_write(&mut self) -> StreamResult<usize> {
-        self.room()
+        self.permitted = self.room()?;
+        Ok(self.permitted)
     }
 }

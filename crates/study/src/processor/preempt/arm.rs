@@ -170,7 +170,11 @@ impl Arm {
         let began = thread_cpu_ns();
         let mut store = Store::new(&self.setting.engine, wasi);
         let context = match &preemption {
-            Some(preemption) => Some(preemption.arm(&mut store, program).map_err(failure)?),
+            Some(preemption) => Some(
+                preemption
+                    .arm(&mut store, program.guests())
+                    .map_err(failure)?,
+            ),
             None => None,
         };
         if self.way == Way::Fuel {
