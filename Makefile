@@ -2,9 +2,10 @@
 SHELL := bash
 .DEFAULT_GOAL := help
 RUN := cargo run --quiet --release --package leasehold-cli --
-# Parts that do not link the wasm engine are tested in `dev` (with debug assertions), the rest in
-# `release`, so that the engine is compiled once.
+# Parts that do not link the wasm engine are tested with debug assertions, the rest without. Both in `release`, so that what
+# both need of other crates is compiled once.
 PURE := --package leasehold-abi --package leasehold-reclaim --package leasehold-kernel --package leasehold-reserve --package leasehold-pager --package leasehold-pager-linux --package leasehold-lease --package leasehold-crossing --package leasehold-door --package leasehold-exchange --package leasehold-io-thread --package leasehold-front --package leasehold-outgoing --package leasehold-confine --package leasehold-lockscope --package leasehold-locksite --package leasehold-keyvalue
+CHECKED := $(foreach crate,$(filter-out --package,$(PURE)),$(foreach key,debug-assertions=true overflow-checks=true opt-level=1,--config profile.release.package.$(crate).$(key)))
 # The tracer of LockScope: needs clang and libelf to build, root to run.
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold --package leasehold-slots --package leasehold-wasm --package leasehold-preempt --package leasehold-cell --package leasehold-node --package leasehold-attack --package leasehold-study --package leasehold-cli
@@ -27,12 +28,13 @@ demo: guests ## kill guests here and in stock wasmtime: what it took, and what a
 test: test-pure test-tracer test-engine ## every test
 
 test-pure: setup
-	cargo test $(PURE)
+	@echo cargo test --release $(PURE)
+	@cargo test --release $(CHECKED) $(PURE)
 
 test-tracer: setup ## LockScope's tracer on the running kernel (as root)
 	@scripts/setup bpf
 	@[ "$$(id -u)" = 0 ] || { echo "the tracer is tested as root only: sudo make test-tracer" >&2; exit 0; }; \
-	  set -x; cargo test $(TRACER)
+	  echo cargo test --release $(TRACER); cargo test --release $(CHECKED) $(TRACER)
 
 test-engine: guests
 	@scripts/setup browser || echo "the page of a node is not tested: a browser cannot be had"
@@ -83,21 +85,23 @@ check-structure: ## no larger circles of files, and no more files with `unsafe`,
 page: ## build the page of a node from its sources (needs npm)
 	@scripts/page
 
-# Each part in the profile in which it is tested, so that nothing is compiled for its documentation alone.
+# In the profile in which all is tested, so that nothing is compiled for its documentation alone.
 docs: export RUSTDOCFLAGS = -D warnings
 docs: setup ## the documentation of the crates, with every link resolved
 	@scripts/setup bpf clang
-	cargo doc --no-deps $(TRACER)
-	cargo doc --no-deps $(PURE)
+	cargo doc --no-deps --release $(TRACER)
+	cargo doc --no-deps --release $(PURE)
 	cargo doc --no-deps --release $(ENGINE)
 
 lint: setup check-docs check-structure ## the documents, the structure, formatting and clippy, warnings denied
 	cargo fmt --all --check
-	cargo clippy $(PURE) --all-targets -- -D warnings
+	@echo cargo clippy --release $(PURE)
+	@cargo clippy --release $(CHECKED) $(PURE) --all-targets -- -D warnings
 	@scripts/setup bpf clang
 	scripts/bpf --check
 	@scripts/page --check
-	cargo clippy $(TRACER) --all-targets -- -D warnings
+	@echo cargo clippy --release $(TRACER)
+	@cargo clippy --release $(CHECKED) $(TRACER) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
 	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --manifest-path fuzz/Cargo.toml --target-dir target --release --features engine -- -D warnings
