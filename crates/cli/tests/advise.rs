@@ -1,5 +1,7 @@
 //! Tests of `leasehold advise`: three reservations, and a lease file that works.
 
+mod calibrated;
+
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -21,9 +23,19 @@ fn program(rounds: u64, pages: u32) -> String {
     )
 }
 
-fn leasehold(directory: &Path, arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_leasehold"))
+/// A command in a directory, with a profile there.
+fn command_in(directory: &Path) -> Command {
+    let profile = directory.join("profile.json");
+    std::fs::write(&profile, calibrated::profile()).expect("written");
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command
         .current_dir(directory)
+        .env("LEASEHOLD_PROFILE", profile);
+    command
+}
+
+fn leasehold(directory: &Path, arguments: &[&str]) -> Output {
+    command_in(directory)
         .args(arguments)
         .stdin(Stdio::null())
         .output()
@@ -127,8 +139,7 @@ fn a_program_that_only_computes_is_advised_the_share_of_the_processor_that_keeps
 /// The advice for a program with these arguments and this on standard input, as `program` in a lease file.
 fn advise_for(directory: &Path, program: &Path, arguments: &[&str], input: &Path) -> String {
     let lease = directory.join("lease.toml");
-    let advised = Command::new(env!("CARGO_BIN_EXE_leasehold"))
-        .current_dir(directory)
+    let advised = command_in(directory)
         .args(["advise", "--points", "2", "--runs", "1", "--lease"])
         .arg(&lease)
         .arg(program)
@@ -164,8 +175,7 @@ fn every_real_guest_does_the_same_under_the_lease_that_is_advised_for_it() {
             let directory = tempfile::tempdir().expect("directory");
             let input = entry.path().join("input");
             let lease = advise_for(directory.path(), &program, &arguments, &input);
-            let ran = Command::new(env!("CARGO_BIN_EXE_leasehold"))
-                .current_dir(directory.path())
+            let ran = command_in(directory.path())
                 .args(["run", "--lease", "lease.toml"])
                 .stdin(std::fs::File::open(input).expect("an input"))
                 .output()

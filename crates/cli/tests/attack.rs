@@ -1,13 +1,32 @@
 //! `leasehold attack --known`: each attack that once got through breaks nothing that is counted.
 
+mod calibrated;
+
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::process::{Command, Stdio};
+use std::sync::LazyLock;
 use std::time::Duration;
+use tempfile::TempDir;
+
+static STATE: LazyLock<TempDir> = LazyLock::new(|| {
+    let directory = tempfile::tempdir().expect("a directory");
+    let profile = directory.path().join("profile.json");
+    std::fs::write(profile, calibrated::profile()).expect("written");
+    directory
+});
+
+fn attack() -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+    command
+        .arg("attack")
+        .env("LEASEHOLD_PROFILE", STATE.path().join("profile.json"));
+    command
+}
 
 fn known(names: &[&str]) -> (Option<i32>, String, String) {
-    let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
-        .args(["attack", "--json", "--known"])
+    let output = attack()
+        .args(["--json", "--known"])
         .args(names)
         .output()
         .expect("runs");
@@ -47,8 +66,8 @@ fn an_attack_that_is_not_known_is_named_with_those_that_are() {
 
 #[test]
 fn a_search_that_is_interrupted_tells_what_it_found() {
-    let mut search = Command::new(env!("CARGO_BIN_EXE_leasehold"));
-    search.args(["attack", "--for", "3600s", "--json", "--out"]);
+    let mut search = attack();
+    search.args(["--for", "3600s", "--json", "--out"]);
     let out = tempfile::tempdir().expect("a directory");
     search.arg(out.path()).stdout(Stdio::piped());
     let search = search.spawn().expect("starts");
@@ -64,7 +83,7 @@ fn a_search_that_is_interrupted_tells_what_it_found() {
     assert!(matches!(output.status.code(), Some(0 | 1 | 3)));
 }
 
-/// Whether the process has a handler for SIGINT: it calibrates before it has, on a new host.
+/// Whether the process has a handler for SIGINT.
 fn catches_interrupts(process: u32) -> bool {
     let status = std::fs::read_to_string(format!("/proc/{process}/status")).expect("it runs");
     let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:"));

@@ -1,15 +1,20 @@
 //! `leasehold demo` in its quick form: two lines first, every guest has its row, and the picture is there.
 
+mod calibrated;
+
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 fn demo(directory: &Path, guests: &Path) -> Output {
+    let profile = directory.join("profile.json");
+    fs::write(&profile, calibrated::profile()).expect("written");
     Command::new(env!("CARGO_BIN_EXE_leasehold"))
         .args(["demo", "--quick", "--guests"])
         .arg(guests)
         .arg("--out")
         .arg(directory.join("demo.svg"))
-        .env("LEASEHOLD_PROFILE", directory.join("profile.json"))
+        .env("LEASEHOLD_PROFILE", profile)
         .env("XDG_CACHE_HOME", directory)
         .output()
         .expect("runs")

@@ -1,5 +1,7 @@
 //! Tests of memory reservations on the command line: `up --memory`, `advise`, and `run --paging`.
 
+mod calibrated;
+
 use serde_json::Value;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -30,9 +32,12 @@ fn directory(programs: &[(&str, String)]) -> TempDir {
 }
 
 fn leasehold(directory: &TempDir, arguments: &[&str]) -> Command {
+    let profile = directory.path().join("profile.json");
+    std::fs::write(&profile, calibrated::profile()).expect("written");
     let mut command = Command::new(env!("CARGO_BIN_EXE_leasehold"));
     command
         .current_dir(directory.path())
+        .env("LEASEHOLD_PROFILE", profile)
         .args(arguments)
         .stdin(Stdio::null());
     command
