@@ -680,9 +680,6 @@ fn count_body(part: &mut Part, module: &ModuleTypes, body: &Body<'_>) -> Result<
     while !operators.eof() {
         let offset = operators.original_position() as u64;
         let operator = operators.read()?;
-        if is_plain(&operator) {
-            continue;
-        }
         if let Some(feature) = refused::refused_instruction(&operator) {
             let function = None;
             return Err(refused::refusal(
@@ -764,37 +761,6 @@ fn count_body(part: &mut Part, module: &ModuleTypes, body: &Body<'_>) -> Result<
     Ok(())
 }
 
-/// Whether an instruction is one of those that most code consists of, none of which is refused or counted.
-fn is_plain(operator: &Operator<'_>) -> bool {
-    matches!(
-        operator,
-        Operator::LocalGet { .. }
-            | Operator::LocalSet { .. }
-            | Operator::LocalTee { .. }
-            | Operator::GlobalGet { .. }
-            | Operator::GlobalSet { .. }
-            | Operator::I32Const { .. }
-            | Operator::I64Const { .. }
-            | Operator::I32Load { .. }
-            | Operator::I64Load { .. }
-            | Operator::I32Load8U { .. }
-            | Operator::I32Store { .. }
-            | Operator::I64Store { .. }
-            | Operator::I32Store8 { .. }
-            | Operator::I32Add
-            | Operator::I32Sub
-            | Operator::I32And
-            | Operator::I32Or
-            | Operator::I32Shl
-            | Operator::I32ShrU
-            | Operator::I32Eq
-            | Operator::I32Eqz
-            | Operator::I32Ne
-            | Operator::I64Add
-            | Operator::Drop
-    )
-}
-
 /// Whether an instruction reads a table: the compiler's time for a function is quadratic in the
 /// number of such instructions.
 fn uses_table(operator: &Operator<'_>) -> bool {
@@ -811,36 +777,4 @@ fn uses_table(operator: &Operator<'_>) -> bool {
             | Operator::TableInit { .. }
             | Operator::ElemDrop { .. }
     )
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    const PLAIN: &str = "(module (memory 1) (global $g (mut i32) (i32.const 0)) (func (param $x i32) (local $y i64)
-        local.get $x  local.set $x  local.tee $x  global.get $g  global.set $g  i32.const 1  i64.const 1
-        i32.load  i64.load  i32.load8_u  i32.store  i64.store  i32.store8  i32.add  i32.sub  i32.and  i32.or
-        i32.shl  i32.shr_u  i32.eq  i32.eqz  i32.ne  i64.add  drop))";
-
-    #[test]
-    fn what_is_passed_over_is_neither_counted_nor_refused() {
-        let binary = wat::parse_str(PLAIN).expect("text");
-        let mut plain = 0;
-        for payload in Parser::new(0).parse_all(&binary) {
-            let Payload::CodeSectionEntry(body) = payload.expect("a payload") else {
-                continue;
-            };
-            for operator in body.get_operators_reader().expect("operators") {
-                let operator = operator.expect("an operator");
-                plain += usize::from(is_plain(&operator));
-                assert!(refused::refused_instruction(&operator).is_none());
-                assert!(
-                    !uses_table(&operator)
-                        && !exceptions::throws(&operator)
-                        && !atomics::awaits(&operator)
-                );
-            }
-        }
-        assert_eq!(plain, 24);
-    }
 }
