@@ -155,6 +155,15 @@ impl Bench {
     }
 
     /// Looks a name up, so that the kernel caches whether it exists.
+    /// Waits until what waits to be closed is.
+    fn wait_for_closes(&self) {
+        let began = std::time::Instant::now();
+        while !self.account.is_closed() {
+            assert!(began.elapsed().as_secs() < 20);
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+    }
+
     fn look(&self, path: &CStr) {
         let _ = linux::status_at(self.start.as_fd(), path, StatxFlags::TYPE);
     }
@@ -271,11 +280,7 @@ fn the_blocks_of_a_removed_directory_are_freed_by_the_thread_that_closes_files()
     assert!(!bench.removes_directory(c"f"));
     assert!(!is_held("f"));
     drop(release);
-    let began = std::time::Instant::now();
-    while !bench.account.is_closed() {
-        assert!(began.elapsed().as_secs() < 20);
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    bench.wait_for_closes();
     assert!(!is_held("d") && !is_held("e"));
 }
 
@@ -300,11 +305,7 @@ fn no_more_files_that_were_looked_at_wait_to_be_closed_than_are_set_aside() {
     }
     assert!(open() <= CLOSING as usize, "{}", open());
     drop(release);
-    let began = std::time::Instant::now();
-    while !bench.account.is_closed() {
-        assert!(began.elapsed().as_secs() < 20);
-        std::thread::sleep(std::time::Duration::from_millis(1));
-    }
+    bench.wait_for_closes();
     assert_eq!(open(), 1, "the test's own");
 }
 
