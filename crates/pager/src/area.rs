@@ -51,6 +51,17 @@ pub(crate) enum State {
     Lost,
 }
 
+impl PageRecord {
+    /// The frame of a page that is resident.
+    #[inline]
+    pub(crate) fn frame(&self) -> Frame {
+        match self.state {
+            State::Resident(frame) => frame,
+            State::Absent | State::Lost => unreachable!("a mapped page is resident"),
+        }
+    }
+}
+
 const UNTOUCHED: PageRecord = PageRecord {
     state: State::Absent,
     sharers: List::EMPTY,
@@ -116,9 +127,6 @@ impl Area {
     /// The frame of a page that is resident.
     #[inline]
     pub(crate) fn frame(&self, number: PageNumber) -> Frame {
-        match self.page(number).state {
-            State::Resident(frame) => frame,
-            State::Absent | State::Lost => unreachable!("a mapped page is resident"),
-        }
+        self.page(number).frame()
     }
 }

@@ -132,6 +132,6 @@ pub use pager::Pager;
 pub use refused::Refused;
 pub use reservation::{Account, Contract, Counts, Kind, ReservationId};
 pub use rule::{Technique, choose};
-pub use sparse::Sparse;
+pub use sparse::{Block, Sparse};
 pub use usage::Usage;
 pub use write_out::CLUSTER;

@@ -49,7 +49,8 @@ pub(crate) struct Mapping {
 #[derive(Debug, Clone)]
 pub(crate) struct Mappings {
     slots: Vec<Mapping>,
-    unused: List<ByAge>,
+    /// The unused ones are a stack by their next by age: the one used last is the one most likely in the processor's cache.
+    unused: At<Mapping>,
 }
 
 impl Mappings {
@@ -57,7 +58,7 @@ impl Mappings {
     pub(crate) fn with_room_for(mappings: usize) -> Self {
         Mappings {
             slots: Vec::with_capacity(mappings),
-            unused: List::EMPTY,
+            unused: At::NIL,
         }
     }
 
@@ -82,13 +83,13 @@ impl Mappings {
         self.slots.len() as u32
     }
 
+    #[inline]
     pub(crate) fn take(&mut self, attachment: At<Attachment>, page: PageNumber) -> At<Mapping> {
         // Room was made for every frame that could be mapped.
-        let at = self.unused.first().expect("room for another mapping");
-        let mut unused = self.unused;
-        unused.remove(self, at);
-        self.unused = unused;
-        self.slots[at.index()] = Mapping {
+        let at = self.unused.some().expect("room for another mapping");
+        let taken = &mut self.slots[at.index()];
+        self.unused = taken.age.next;
+        *taken = Mapping {
             attachment,
             page,
             listing: Listing::Unlisted,
@@ -98,12 +99,12 @@ impl Mappings {
         at
     }
 
+    #[inline]
     pub(crate) fn give_back(&mut self, at: At<Mapping>) {
+        let next = core::mem::replace(&mut self.unused, at);
         let mapping = self.at_mut(at);
         mapping.attachment = At::NIL;
-        let mut unused = self.unused;
-        unused.push(self, at);
-        self.unused = unused;
+        mapping.age.next = next;
     }
 
     #[inline]

@@ -262,9 +262,9 @@ impl<B: Backend> Pager<B> {
         let target = self.attachments.at_mut(attachment);
         target.table[page] = at;
         target.mapped += 1;
-        let area = self.areas.at_mut(target.area);
-        area.page_mut(page).sharers.push(&mut self.mappings, at);
-        let frame = area.frame(page);
+        let record = self.areas.at_mut(target.area).page_mut(page);
+        record.sharers.push(&mut self.mappings, at);
+        let frame = record.frame();
         let reservation = target.reservation;
         self.enlist(reservation, at, listing);
         self.backend.map(id, page, frame);
@@ -297,9 +297,8 @@ impl<B: Backend> Pager<B> {
     /// Takes the frame from a page that is no longer mapped.
     pub(crate) fn vacate(&mut self, area: At<Area>, page: PageNumber, state: State) -> Frame {
         let name = self.name(area, page);
-        let area = self.areas.at_mut(area);
-        let frame = area.frame(page);
-        let record = area.page_mut(page);
+        let record = self.areas.at_mut(area).page_mut(page);
+        let frame = record.frame();
         debug_assert_eq!(record.sharers.len(), 0, "vacated while mapped");
         record.state = state;
         self.backend.release(Held { page: name, frame });
@@ -307,6 +306,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Appends a mapping that is unlisted to a list of its reservation.
+    #[inline]
     pub(crate) fn enlist(
         &mut self,
         reservation: At<Reservation>,
@@ -323,6 +323,7 @@ impl<B: Backend> Pager<B> {
     }
 
     /// Takes a mapping off the list of its reservation that it is on.
+    #[inline]
     pub(crate) fn delist(&mut self, reservation: At<Reservation>, at: At<Mapping>) {
         let reservation = self.reservations.at_mut(reservation);
         match self.mappings.at(at).listing {
@@ -344,11 +345,13 @@ impl<B: Backend> Pager<B> {
         self.enlist(reservation, at, listing);
     }
 
+    #[inline]
     pub(crate) fn push_free(&mut self, reservation: At<Reservation>, frame: Frame) {
         let free = &mut self.reservations.at_mut(reservation).free;
         self.frames.push(free, frame);
     }
 
+    #[inline]
     pub(crate) fn pop_free(&mut self, reservation: At<Reservation>) -> Option<Frame> {
         let free = &mut self.reservations.at_mut(reservation).free;
         self.frames.pop(free)

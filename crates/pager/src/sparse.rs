@@ -18,8 +18,19 @@ const BLOCK: usize = 512;
 pub struct Sparse<T> {
     untouched: T,
     length: u32,
-    /// Behind the last of them no entry was touched.
-    blocks: Vec<Option<Box<[T]>>>,
+    blocks: Vec<Option<Block<T>>>,
+    /// The number behind the last block that was made and not taken.
+    made: usize,
+}
+
+/// The entries of a block. Its length is known, so that finding an entry takes no look at it.
+pub type Block<T> = Box<[T; BLOCK]>;
+
+/// A block of such entries, made where it will be: a fault may have a small stack.
+#[cold]
+fn block_of<T: Copy>(untouched: T) -> Block<T> {
+    let entries = alloc::vec![untouched; BLOCK].into_boxed_slice();
+    entries.try_into().ok().expect("as many as a block has")
 }
 
 impl<T: Copy> Sparse<T> {
@@ -31,6 +42,7 @@ impl<T: Copy> Sparse<T> {
             untouched,
             length: pages,
             blocks,
+            made: 0,
         }
     }
 
@@ -50,17 +62,15 @@ impl<T: Copy> Sparse<T> {
         if !page.is_within(self.length) {
             return None;
         }
-        let at = page.index();
-        Some(match self.blocks.get(at / BLOCK) {
-            Some(Some(block)) => &block[at % BLOCK],
-            _ => &self.untouched,
-        })
+        Some(&self[page])
     }
 
     /// Takes the last block of entries that were touched, which are as untouched afterwards; `None` if there is none.
     /// Frees nothing else: a table with many blocks is freed some a step. O(blocks that were never made).
-    pub fn take_block(&mut self) -> Option<Box<[T]>> {
-        while let Some(block) = self.blocks.pop() {
+    pub fn take_block(&mut self) -> Option<Block<T>> {
+        while self.made > 0 {
+            self.made -= 1;
+            let block = self.blocks[self.made].take();
             if block.is_some() {
                 return block;
             }
@@ -81,19 +91,20 @@ impl<T: Copy> Sparse<T> {
         is: impl Fn(&T) -> bool,
     ) -> Result<PageNumber, PageNumber> {
         let at = page.index();
-        let first = at / BLOCK;
-        let made = self.blocks.iter().enumerate().skip(first);
-        let mut next = made.filter_map(|(number, block)| Some((number, block.as_ref()?)));
-        let Some((number, block)) = next.next() else {
-            return Err(PageNumber::new(self.length));
-        };
-        let within = if number == first { at % BLOCK } else { 0 };
-        let found = block[within..].iter().position(is);
-        let behind = ((number + 1) * BLOCK).min(self.length as usize);
-        let numbered = |at| PageNumber::new(at as u32);
-        found.map_or(Err(numbered(behind)), |found| {
-            Ok(numbered(number * BLOCK + within + found))
-        })
+        let mut within = at % BLOCK;
+        for number in at / BLOCK..self.made {
+            let Some(block) = &self.blocks[number] else {
+                within = 0;
+                continue;
+            };
+            let found = block[within..].iter().position(is);
+            let numbered = |at| PageNumber::new(at as u32);
+            return match found {
+                Some(found) => Ok(numbered(number * BLOCK + within + found)),
+                None => Err(numbered(((number + 1) * BLOCK).min(self.length as usize))),
+            };
+        }
+        Err(PageNumber::new(self.length))
     }
 
     /// All entries in order.
@@ -117,7 +128,12 @@ impl<T: Copy> Index<PageNumber> for Sparse<T> {
 
     #[inline]
     fn index(&self, page: PageNumber) -> &T {
-        self.get(page).expect("an entry of the table")
+        debug_assert!(page.is_within(self.length), "an entry of the table");
+        let at = page.index();
+        match &self.blocks[at / BLOCK] {
+            Some(block) => &block[at % BLOCK],
+            None => &self.untouched,
+        }
     }
 }
 
@@ -125,16 +141,13 @@ impl<T: Copy> Index<PageNumber> for Sparse<T> {
 impl<T: Copy> IndexMut<PageNumber> for Sparse<T> {
     #[inline]
     fn index_mut(&mut self, page: PageNumber) -> &mut T {
-        assert!(page.is_within(self.length), "an entry of the table");
+        debug_assert!(page.is_within(self.length), "an entry of the table");
         let at = page.index();
-        let untouched = self.untouched;
-        if self.blocks.len() <= at / BLOCK {
-            let blocks = (self.length as usize).div_ceil(BLOCK);
-            self.blocks.resize_with(blocks, || None);
-        }
-        // Made where it will be: a fault may have a small stack.
-        let block = self.blocks[at / BLOCK]
-            .get_or_insert_with(|| alloc::vec![untouched; BLOCK].into_boxed_slice());
+        let number = at / BLOCK;
+        let block = self.blocks[number].get_or_insert_with(|| {
+            self.made = self.made.max(number + 1);
+            block_of(self.untouched)
+        });
         &mut block[at % BLOCK]
     }
 }
