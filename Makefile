@@ -10,7 +10,7 @@ CHECKED := $(foreach crate,$(filter-out --package,$(PURE)),$(foreach key,debug-a
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold --package leasehold-slots --package leasehold-wasm --package leasehold-preempt --package leasehold-cell --package leasehold-node --package leasehold-attack --package leasehold-study --package leasehold-cli
 
-.PHONY: page package bare docs help check-docs check-structure lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference pairs overhead clean
+.PHONY: page package bare docs help check-docs check-structure check clippy built-engine lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference pairs overhead clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -36,8 +36,12 @@ test-tracer: setup ## LockScope's tracer on the running kernel (as root)
 	@[ "$$(id -u)" = 0 ] || { echo "the tracer is tested as root only: sudo make test-tracer" >&2; exit 0; }; \
 	  echo cargo test --release $(TRACER); cargo test --release $(CHECKED) $(TRACER)
 
-test-engine: guests
+# What `test-engine` runs, and the program.
+built-engine: guests
 	@scripts/setup browser || echo "the page of a node is not tested: a browser cannot be had"
+	cargo test --release $(ENGINE) --no-run
+
+test-engine: built-engine
 	cargo test --release $(ENGINE)
 
 loom: setup ## model-check the places where two threads meet
@@ -93,17 +97,22 @@ docs: setup ## the documentation of the crates, with every link resolved
 	cargo doc --no-deps --release $(PURE)
 	cargo doc --no-deps --release $(ENGINE)
 
-lint: setup check-docs check-structure ## the documents, the structure, formatting and clippy, warnings denied
+lint: check clippy ## the documents, the structure, formatting and clippy, warnings denied
+
+check: setup check-docs check-structure ## the part of `make lint` that compiles nothing
 	cargo fmt --all --check
-	@echo cargo clippy --release $(PURE)
-	@cargo clippy --release $(CHECKED) $(PURE) --all-targets -- -D warnings
+	cargo fmt --manifest-path fuzz/Cargo.toml --check
+	@scripts/page --check
 	@scripts/setup bpf clang
 	scripts/bpf --check
-	@scripts/page --check
+
+clippy: setup ## the part of `make lint` that does
+	@echo cargo clippy --release $(PURE)
+	@cargo clippy --release $(CHECKED) $(PURE) --all-targets -- -D warnings
+	@scripts/setup bpf
 	@echo cargo clippy --release $(TRACER)
 	@cargo clippy --release $(CHECKED) $(TRACER) --all-targets -- -D warnings
 	cargo clippy --release $(ENGINE) --all-targets -- -D warnings
-	cargo fmt --manifest-path fuzz/Cargo.toml --check
 	cargo clippy --manifest-path fuzz/Cargo.toml --target-dir target --release --features engine -- -D warnings
 
 fuzz: setup guests ## fuzz lease files, system calls, paging, the scheduler, traces and programs for a minute each (needs a nightly toolchain)

@@ -1,5 +1,6 @@
 //! A profile of this host, measured once for the tests of all binaries of a build.
 
+use std::env;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +12,14 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_leasehold");
 /// After this time the host may have become another one.
 const LASTS: Duration = Duration::from_secs(3600);
 
-/// The profile, as JSON. The first call measures it, unless the tests of another binary have done so.
+/// The profile, as JSON: that which `LEASEHOLD_TEST_PROFILE` names; else the first call measures it, unless the tests of another
+/// binary have done so.
 pub(crate) fn profile() -> &'static str {
     static PROFILE: OnceLock<String> = OnceLock::new();
     PROFILE.get_or_init(|| {
+        if let Some(given) = env::var_os("LEASEHOLD_TEST_PROFILE") {
+            return fs::read_to_string(given).expect("the profile that is given");
+        }
         let kept = kept();
         recent(&kept).unwrap_or_else(|| {
             let output = Command::new(PROGRAM)
