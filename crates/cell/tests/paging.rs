@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::paged::{self, held};
+use common::paged::{self, PAGE, held};
 use common::{captured, guests, profile};
 use leasehold_cell::memory::{HeldMemory, Swap};
 use leasehold_cell::{
@@ -307,6 +307,27 @@ fn faults_of_guest_code_and_what_an_idle_cell_does_are_steps_that_are_counted() 
         assert!(began.elapsed() < Duration::from_secs(20));
         std::thread::sleep(Duration::from_millis(1));
     }
+}
+
+/// Fills each page, one of WebAssembly at a time, and copies the first half over the second. Zeros are written at last.
+const WRITES_IN_BULK: &str = r#"(module (memory (export "memory") 0)
+  (func (export "_start") (local $pages i32)
+    (loop $next
+      (memory.fill (i32.shl (memory.grow (i32.const 1)) (i32.const 16)) (i32.const 1) (i32.const 0x10000))
+      (br_if $next (i32.lt_u
+        (local.tee $pages (i32.add (local.get $pages) (i32.const 1))) (i32.const 64))))
+    (memory.copy (i32.const 0x200000) (i32.const 0) (i32.const 0x200000))))"#;
+
+#[test]
+fn a_page_that_is_written_in_bulk_faults_no_second_time_for_that() {
+    let held = held(8 * MIB, 16 * MIB);
+    let ended = run(&held.cell, WRITES_IN_BULK, paging(8 * MIB, 10 * MIB));
+    assert_eq!(ended.exit, Exit::Code(0));
+    let (_, counts) = ended.memory.paging.expect("it pages");
+    let pages = 4 * MIB / PAGE;
+    assert_eq!(counts.zero + counts.ahead, pages, "{counts:?}");
+    let faults = steps(&held.cell, "cell fault");
+    assert!(faults < pages / 2, "{faults} faults for {pages} pages");
 }
 
 #[test]

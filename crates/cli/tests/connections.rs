@@ -417,3 +417,14 @@ fn each_function_answers_in_each_state_of_a_socket_what_the_interface_says() {
     }
     assert_eq!(printed.len(), expected.len());
 }
+
+#[test]
+fn a_guest_that_writes_more_to_a_connection_than_was_permitted_traps() {
+    let (tcp, _heard) = host();
+    let allow = format!("allow = [\"tcp://{tcp}\"]");
+    let output = run("sockets", &allow, &["beyond", &tcp.port().to_string()], b"");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.stdout, b"wrote what was permitted\n", "{said}");
+    assert_eq!(output.status.code(), Some(134), "{said}");
+    assert!(said.contains("check-write"), "{said}");
+}

@@ -4,10 +4,11 @@
 //! it may have changed things already. So in a program for tenants that page, every call of an imported function and
 //! every bulk memory instruction goes through a function appended to the module, which first reads a byte of what its
 //! operands point to, and of what the elements of some lists point to. An exported function that may be an allocator
-//! is exchanged for one that reads a byte of what it has allocated for the host to write to.
+//! is exchanged for one that reads a byte of what it has allocated for the host to write to. Where a bulk instruction is
+//! about to write much, zero is added to a byte instead: a page that is read first faults once more when it is written to.
 //!
-//! 1. *The meaning stays.* Only bytes within the memory are read, and nothing is done with them. Every operand of a call
-//!    that could be an address is taken for one: what was none costs a page that was not needed.
+//! 1. *The meaning stays.* Only bytes within the memory are read, and nothing is done with them; none is changed. Every
+//!    operand of a call that could be an address is taken for one: what was none costs a page that was not needed.
 //! 2. *Nothing else changes.* Functions and types are appended, so that no index shifts, and all bytes but those of the
 //!    replaced instructions are copied as they are. Only `metadata.code.*` sections are dropped, whose offsets
 //!    into functions would be wrong.
@@ -31,6 +32,10 @@ const ADDRESSES: usize = 8;
 
 /// Bytes from an address on of which the first and the last are touched: those that a host step visits.
 const VISITED: i32 = 4096;
+
+/// Bytes from which on a bulk instruction's destination is touched as what is written to. An atomic addition takes some
+/// 20 cycles, which short copies would feel.
+const WRITTEN: i32 = 1024;
 
 /// Imported functions with a parameter that is a list of strings, of lists of bytes, or of pairs of them: the operand that
 /// is its address, and the strings and lists in an element. In the canonical ABI each of those is an address and a length.
@@ -72,6 +77,14 @@ enum ByHost {
     },
     /// An exported function with the type of an allocator, `cabi_realloc`.
     Allocator(u32),
+}
+
+/// How a byte is touched.
+#[derive(Clone, Copy)]
+enum Touch {
+    Read,
+    /// As an access that writes, from the first fault on: a store after a load would fault twice.
+    Write,
 }
 
 /// A list in the operands of a call.
@@ -313,7 +326,7 @@ fn touching(outline: &Outline, by_host: ByHost) -> Function {
             for &at in &addresses {
                 // An address is often followed by a length.
                 let length = Some(at + 1).filter(|next| addresses.contains(next));
-                toucher.touch(outline.memory, at, length);
+                toucher.touch(Touch::Read, outline.memory, at, length);
             }
             let (_, nested) = outline.imported[function as usize];
             let nested = nested.filter(|list| addresses.contains(&(list.at + 1)));
@@ -323,11 +336,11 @@ fn touching(outline: &Outline, by_host: ByHost) -> Function {
         }
         ByHost::Allocator(_) => {}
         ByHost::MemoryFill { memory } | ByHost::MemoryInit { memory, .. } => {
-            toucher.touch(memory, TO, Some(COUNT));
+            toucher.touch_written(memory);
         }
         ByHost::MemoryCopy { to, from } => {
-            toucher.touch(from, FROM, Some(COUNT));
-            toucher.touch(to, TO, Some(COUNT));
+            toucher.touch(Touch::Read, from, FROM, Some(COUNT));
+            toucher.touch_written(to);
         }
     }
     for parameter in 0..parameters.len() as u32 {
@@ -349,9 +362,23 @@ struct Toucher {
 }
 
 impl Toucher {
+    /// Touches what a bulk instruction is about to write to.
+    fn touch_written(&mut self, memory: u32) {
+        self.emit(&[
+            I::LocalGet(COUNT),
+            I::I32Const(WRITTEN),
+            I::I32GeU,
+            I::If(BlockType::Empty),
+        ]);
+        self.touch(Touch::Write, memory, TO, Some(COUNT));
+        self.emit(&[I::Else]);
+        self.touch(Touch::Read, memory, TO, Some(COUNT));
+        self.emit(&[I::End]);
+    }
+
     /// Touches the byte at an address, and the last of `length` bytes from there, or of those that are visited.
-    fn touch(&mut self, memory: u32, address: u32, length: Option<u32>) {
-        self.touch_byte(memory, address);
+    fn touch(&mut self, touch: Touch, memory: u32, address: u32, length: Option<u32>) {
+        self.touch_byte(touch, memory, address);
         let Some(length) = length else { return };
         let end = self.end;
         // Without a length, this is the byte before the address: it is touched in vain.
@@ -368,7 +395,7 @@ impl Toucher {
             I::I32Sub,
             I::LocalSet(end),
         ]);
-        self.touch_byte(memory, end);
+        self.touch_byte(touch, memory, end);
     }
 
     /// Touches what the elements of a list point to, as far as they are within the memory.
@@ -416,7 +443,7 @@ impl Toucher {
             I::I32Load(word(4)),
             I::LocalSet(length),
         ]);
-        self.touch(memory, address, Some(length));
+        self.touch(Touch::Read, memory, address, Some(length));
         self.emit(&[
             I::LocalGet(element),
             I::I32Const(8),
@@ -436,12 +463,12 @@ impl Toucher {
     fn touch_allocated(&mut self, memory: u32) {
         let allocated = self.end + 1;
         self.emit(&[I::LocalSet(allocated)]);
-        self.touch(memory, allocated, Some(NEW_SIZE));
+        self.touch(Touch::Read, memory, allocated, Some(NEW_SIZE));
         self.emit(&[I::LocalGet(allocated)]);
     }
 
-    /// Reads the byte, if it is within the memory.
-    fn touch_byte(&mut self, memory: u32, address: u32) {
+    /// Touches the byte, if it is within the memory.
+    fn touch_byte(&mut self, touch: Touch, memory: u32, address: u32) {
         let byte = MemArg {
             offset: 0,
             align: 0,
@@ -457,10 +484,12 @@ impl Toucher {
             I::I64LtU,
             I::If(BlockType::Empty),
             I::LocalGet(address),
-            I::I32Load8U(byte),
-            I::Drop,
-            I::End,
         ]);
+        match touch {
+            Touch::Read => self.emit(&[I::I32Load8U(byte)]),
+            Touch::Write => self.emit(&[I::I32Const(0), I::I32AtomicRmw8AddU(byte)]),
+        }
+        self.emit(&[I::Drop, I::End]);
     }
 
     fn emit(&mut self, instructions: &[I<'_>]) {
@@ -473,8 +502,9 @@ impl Toucher {
 #[cfg(test)]
 mod tests {
     use super::touch_for_host;
+    use crate::features::FEATURES;
     use std::borrow::Cow;
-    use wasmtime::{Caller, Engine, Instance, Linker, Module, Store, Trap, Val};
+    use wasmtime::{Caller, Config, Engine, Instance, Linker, Module, Store, Trap, Val};
 
     const PROGRAM: &str = r#"(module
       (import "host" "call" (func $call (param i32 i32 f32 i32 i64 i32 i32 i32 i32 i32 i32) (result i32)))
@@ -507,7 +537,7 @@ mod tests {
 
     /// What the host was called with, and what the guest got, trap and memory included.
     fn run(wasm: &[u8], function: &str, operands: (u32, u32)) -> (String, Vec<String>) {
-        let engine = Engine::default();
+        let engine = Engine::new(Config::new().wasm_features(FEATURES, true)).expect("an engine");
         let module = Module::new(&engine, wasm).expect("valid");
         let mut linker = Linker::<Vec<String>>::new(&engine);
         for import in module.imports() {

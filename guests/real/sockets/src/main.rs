@@ -2,6 +2,8 @@
 //!
 //! `sockets TCP GONE UDP UNHEARD OWN`: the ports on 127.0.0.1 of a host that sends back what it gets over TCP, in reverse, and of
 //! nobody; of one that sends back datagrams, and of nobody; and the one at which the program may listen.
+//!
+//! `sockets beyond TCP`: sends as many bytes as `check-write` permitted, and one that it did not.
 
 use std::env;
 use std::fmt::Debug;
@@ -17,9 +19,15 @@ use wasip2::sockets::udp::{OutgoingDatagram, UdpSocket};
 use wasip2::sockets::udp_create_socket::create_udp_socket;
 
 fn main() -> ExitCode {
-    let ports: Vec<u16> = env::args().skip(1).flat_map(|text| text.parse()).collect();
+    let arguments: Vec<String> = env::args().skip(1).collect();
+    let ports: Vec<u16> = arguments.iter().flat_map(|text| text.parse()).collect();
+    if let [what, _] = &arguments[..]
+        && let (true, [tcp]) = (what == "beyond", &ports[..])
+    {
+        return beyond(*tcp);
+    }
     let [tcp, gone, udp, unheard, own] = ports[..] else {
-        eprintln!("usage: sockets TCP GONE UDP UNHEARD OWN");
+        eprintln!("usage: sockets TCP GONE UDP UNHEARD OWN | beyond TCP");
         return ExitCode::from(64);
     };
     let network = instance_network();
@@ -32,6 +40,20 @@ fn main() -> ExitCode {
     bound_udp(&network, udp);
     peer_of_udp(&network, udp, unheard);
     names(&network);
+    ExitCode::SUCCESS
+}
+
+fn beyond(port: u16) -> ExitCode {
+    let socket = create_tcp_socket(IpAddressFamily::Ipv4).expect("a socket");
+    let begun = socket.start_connect(&instance_network(), local(port));
+    begun.expect("begins to connect");
+    socket.subscribe().block();
+    let (_, output) = socket.finish_connect().expect("connects");
+    let permitted = output.check_write().expect("permits");
+    output.write(&vec![b'.'; permitted as usize]).expect("written");
+    println!("wrote what was permitted");
+    let answer = output.write(b".");
+    println!("{answer:?}");
     ExitCode::SUCCESS
 }
 
