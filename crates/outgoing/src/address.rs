@@ -3,7 +3,7 @@
 mod own;
 
 use leasehold_lease::Destination;
-use own::is_own;
+pub(crate) use own::Routes;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 /// Where an address leads. Only [`Scope::of`] says it: the ranges and the addresses of this machine are asked together.
@@ -16,10 +16,10 @@ pub(crate) enum Scope {
 }
 
 impl Scope {
-    /// Returns where an address leads. Asks the kernel about one of a public range, by a socket that is closed again; where the
-    /// kernel does not say, the address is taken for one that leads within.
-    pub(crate) fn of(address: IpAddr) -> Self {
-        let is_own = |address| is_own(address).unwrap_or(true);
+    /// Returns where an address leads. Asks the kernel's routes about one of a public range; where the kernel does not say, the
+    /// address is taken for one that leads within.
+    pub(crate) fn of(address: IpAddr, routes: &Routes) -> Self {
+        let is_own = |address| routes.is_own(address).unwrap_or(true);
         match is_public(address) && !routed(address).any(is_own) {
             true => Self::Public,
             false => Self::Within,
@@ -28,8 +28,8 @@ impl Scope {
 }
 
 /// Whether the name of a destination may stand for an address.
-pub(crate) fn may_stand_for(destination: &Destination, address: IpAddr) -> bool {
-    destination.takes_any_address() || Scope::of(address) == Scope::Public
+pub(crate) fn may_stand_for(destination: &Destination, address: IpAddr, routes: &Routes) -> bool {
+    destination.takes_any_address() || Scope::of(address, routes) == Scope::Public
 }
 
 /// The addresses that packets to this one may have: its own, and that of IPv4 that it has in itself.
@@ -97,7 +97,7 @@ fn is_public_v6(address: Ipv6Addr) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{Scope, is_public, routed};
+    use super::{Routes, Scope, is_public, routed};
     use std::net::IpAddr;
 
     #[test]
@@ -115,7 +115,8 @@ mod tests {
 
     #[test]
     fn a_public_address_is_in_a_public_range_and_not_of_this_machine() {
-        let scope = |text: &str| Scope::of(text.parse().expect(text));
+        let routes = Routes::open().expect("a socket");
+        let scope = |text: &str| Scope::of(text.parse().expect(text), &routes);
         assert_eq!(scope("8.8.8.8"), Scope::Public);
         for text in ["127.0.0.1", "10.0.0.1", "::1", "::ffff:127.0.0.1"] {
             assert_eq!(scope(text), Scope::Within, "{text}");

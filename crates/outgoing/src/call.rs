@@ -2,7 +2,7 @@
 
 use crate::body::{Half, RequestBody, headers};
 use crate::calling::{Calling, unless_over};
-use crate::connect::Target;
+use crate::connect::{Target, is_of_tls};
 use crate::connection;
 use crate::datagrams;
 use crate::listening;
@@ -22,6 +22,7 @@ use leasehold_exchange::{
 };
 use leasehold_lease::{Destination, Protocol, decimal};
 use std::cell::{Cell, RefCell};
+use std::error::Error as _;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -400,6 +401,10 @@ async fn finish(
 }
 
 fn response_error(error: &hyper::Error) -> CallError {
+    let failed = error.source().and_then(|source| source.downcast_ref());
+    if failed.is_some_and(is_of_tls) {
+        return CallError::Tls;
+    }
     if error.is_parse_too_large() {
         CallError::HeadSize
     } else if error.is_parse() {

@@ -1,6 +1,6 @@
 //! Connections: the address is looked up and checked, and then connected to.
 
-use crate::address::may_stand_for;
+use crate::address::{Routes, may_stand_for};
 use crate::body::RequestBody;
 use crate::payer::Payer;
 use crate::pool::Connection;
@@ -38,6 +38,7 @@ pub(crate) struct Target {
 /// What connections of a tenant are made with.
 pub(crate) struct Connecting {
     pub(crate) resolver: Arc<Resolver>,
+    pub(crate) routes: Arc<Routes>,
     pub(crate) tls: Option<Arc<ClientConfig>>,
     pub(crate) payer: Rc<Payer>,
     pub(crate) sockets: Sockets,
@@ -68,8 +69,7 @@ impl Connecting {
         let addresses = self.addresses(target, destination).await?;
         let mut found = CallError::Prohibited;
         for address in addresses {
-            // Before the connection has a socket: the one that this takes is the connection's share of the descriptors.
-            if !may_stand_for(destination, address) {
+            if !may_stand_for(destination, address, &self.routes) {
                 continue;
             }
             let to = SocketAddr::new(address, target.port);
@@ -123,6 +123,12 @@ pub(crate) fn unreached(error: &io::Error) -> CallError {
         io::ErrorKind::AddrNotAvailable => CallError::NoPort,
         _ => CallError::Unreachable,
     }
+}
+
+/// Whether the host has broken the rules of TLS.
+pub(crate) fn is_of_tls(error: &io::Error) -> bool {
+    let inner = error.get_ref();
+    inner.is_some_and(|inner| inner.is::<rustls::Error>())
 }
 
 fn tls_error(error: &io::Error) -> CallError {

@@ -23,6 +23,9 @@ pub enum OutgoingError {
         /// Why.
         source: io::Error,
     },
+    /// The kernel cannot be asked where an address leads.
+    #[error("the kernel's routes: {0}")]
+    Routes(io::Error),
     /// The host trusts no certificate.
     #[error("this host has no certificates that it trusts; `outgoing.ca` names a file of them")]
     NoRoots,

@@ -41,6 +41,7 @@
 //! | which addresses a name may stand for; which are this machine's | `address`, `address::own` |
 //! | looking up names | `resolver`; messages of DNS: `dns` |
 //! | certificates that are trusted; how many a host may show | `trust`, `certificates` |
+//! | handshake messages of TLS that a host may send | `handshake` |
 //! | which tenant pays for the thread | `payer` |
 //!
 //! ```no_run
@@ -69,6 +70,7 @@ mod connection;
 mod datagrams;
 mod dns;
 mod error;
+mod handshake;
 mod listening;
 mod names;
 mod outgoing;

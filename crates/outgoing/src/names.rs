@@ -1,6 +1,6 @@
 //! The names that a tenant asked for, and the addresses that it was told: what it may connect to, and exchange datagrams with.
 
-use crate::address::Scope;
+use crate::address::{Routes, Scope};
 use crate::body::Half;
 use crate::calling::Calling;
 use crate::connect::Connecting;
@@ -8,6 +8,7 @@ use leasehold_exchange::{ADDRESS, CallError, Fields, ResponseHead};
 use leasehold_lease::{Destination, DestinationHost, Outgoing as Lease, Protocol};
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout};
 
@@ -38,12 +39,12 @@ impl Told {
         }
     }
 
-    fn scope(&self) -> Scope {
+    fn scope(&self, routes: &Routes) -> Scope {
         let now = Instant::now();
         if self.public_until.get().is_some_and(|until| now < until) {
             return Scope::Public;
         }
-        let scope = Scope::of(self.address);
+        let scope = Scope::of(self.address, routes);
         let until = (scope == Scope::Public).then_some(now + FRESH);
         self.public_until.set(until);
         scope
@@ -51,13 +52,24 @@ impl Told {
 }
 
 /// What a tenant was told: names, and the addresses of each.
-#[derive(Debug, Default)]
-pub(crate) struct Names(RefCell<Vec<(String, Vec<Told>)>>);
+#[derive(Debug)]
+pub(crate) struct Names {
+    known: RefCell<Vec<(String, Vec<Told>)>>,
+    routes: Arc<Routes>,
+}
 
 impl Names {
+    /// A tenant that was told nothing.
+    pub(crate) const fn new(routes: Arc<Routes>) -> Self {
+        Self {
+            known: RefCell::new(Vec::new()),
+            routes,
+        }
+    }
+
     /// The tenant was told these addresses for a name.
     fn tell(&self, name: String, addresses: Vec<IpAddr>) {
-        let mut known = self.0.borrow_mut();
+        let mut known = self.known.borrow_mut();
         known.retain(|(other, _)| *other != name);
         if known.len() == NAMES {
             known.remove(0);
@@ -70,14 +82,14 @@ impl Names {
     /// # Errors
     /// [`CallError::Denied`] if it was not told so, [`CallError::Prohibited`] if the name may not stand for it.
     fn stands_for(&self, destination: &Destination, address: IpAddr) -> Result<(), CallError> {
-        let known = self.0.borrow();
+        let known = self.known.borrow();
         let told = known
             .iter()
             .filter(|(name, _)| destination.host.is(name))
             .flat_map(|(_, addresses)| addresses)
             .find(|told| told.address == address);
         let told = told.ok_or(CallError::Denied)?;
-        match destination.takes_any_address() || told.scope() == Scope::Public {
+        match destination.takes_any_address() || told.scope(&self.routes) == Scope::Public {
             true => Ok(()),
             false => Err(CallError::Prohibited),
         }
@@ -134,7 +146,8 @@ pub(crate) async fn look_up(calling: &Calling, half: &Half, name: String) -> Res
     let found = timeout(Duration::from(lease.timeout), found).await;
     let found = found.map_err(|_| CallError::LookupTimeout)??.into_iter();
     let takes_any = own().any(Destination::takes_any_address);
-    let allowed = found.filter(|found| takes_any || Scope::of(*found) == Scope::Public);
+    let allowed =
+        found.filter(|found| takes_any || Scope::of(*found, &names.routes) == Scope::Public);
     let mut addresses: Vec<IpAddr> = allowed.take(ADDRESSES).collect();
     if addresses.is_empty() {
         return Err(CallError::Prohibited);
@@ -155,10 +168,16 @@ pub(crate) async fn look_up(calling: &Calling, half: &Half, name: String) -> Res
 #[cfg(test)]
 mod tests {
     use super::{NAMES, Names};
+    use crate::address::Routes;
     use leasehold_exchange::CallError;
     use leasehold_lease::{LeaseFile, Outgoing, Protocol};
     use std::net::IpAddr;
     use std::path::Path;
+    use std::sync::Arc;
+
+    fn nothing() -> Names {
+        Names::new(Arc::new(Routes::open().expect("a socket")))
+    }
 
     fn lease(outgoing: &str) -> Outgoing {
         let text = format!(
@@ -174,7 +193,7 @@ mod tests {
             "allow = [\"tcp://db.example:5\", \"tcp://9.9.9.9:6\", \"http://web.example\", \"udp://9.9.9.9:7\"], \
              allow_private = [\"tcp://*.local.example:7\"]",
         );
-        let names = Names::default();
+        let names = nothing();
         let allow_by = |protocol, to: &str| {
             let to = to.parse().expect("an address");
             names.allow(&lease, protocol, to)
@@ -204,11 +223,11 @@ mod tests {
 
     #[test]
     fn what_is_known_of_a_tenant_is_bounded() {
-        let names = Names::default();
+        let names = nothing();
         for number in 0..2 * NAMES {
             names.tell(format!("{number}.example"), Vec::new());
             names.tell(format!("{number}.example"), Vec::new());
         }
-        assert_eq!(names.0.borrow().len(), NAMES);
+        assert_eq!(names.known.borrow().len(), NAMES);
     }
 }

@@ -1,5 +1,6 @@
 //! The thread of calls to other hosts.
 
+use crate::address::Routes;
 use crate::calling::Calling;
 use crate::connect::Connecting;
 use crate::error::OutgoingError;
@@ -66,6 +67,7 @@ impl Outgoing {
     pub fn start(trust: Trust, options: Options) -> Result<Self, OutgoingError> {
         let (tenants, opened) = mpsc::unbounded_channel();
         let (started, starting) = std_mpsc::channel();
+        let routes = trust.routes();
         let run = move || {
             let resolver = Arc::new(options.resolver.clone().unwrap_or_else(Resolver::of_host));
             match runtime(options.core, Urgency::Guests, options.begin) {
@@ -74,6 +76,7 @@ impl Outgoing {
                     let local = tokio::task::LocalSet::new();
                     let shared = Shared {
                         resolver,
+                        routes,
                         ports: Ports::new(options.ports),
                         addresses: Addresses::new(options.bound),
                         observer: options.observer,
@@ -142,6 +145,7 @@ impl Drop for Outgoing {
 /// What the calls of all tenants share.
 struct Shared {
     resolver: Arc<Resolver>,
+    routes: Arc<Routes>,
     ports: Rc<Ports>,
     addresses: Rc<Addresses>,
     observer: Option<Observer>,
@@ -167,6 +171,7 @@ async fn serve_all(mut opened: mpsc::UnboundedReceiver<Opened>, shared: Shared) 
                     lease,
                     connecting: Connecting {
                         resolver: shared.resolver.clone(),
+                        routes: shared.routes.clone(),
                         tls,
                         payer: payer.clone(),
                         sockets: Sockets {
@@ -176,7 +181,7 @@ async fn serve_all(mut opened: mpsc::UnboundedReceiver<Opened>, shared: Shared) 
                         },
                     },
                     pool: Pool::default(),
-                    names: Names::default(),
+                    names: Names::new(shared.routes.clone()),
                     addresses: shared.addresses.clone(),
                     listeners: Listeners::default(),
                     over: Notify::new(),

@@ -1,7 +1,9 @@
-//! Which certificates of other hosts are trusted.
+//! What is known of other hosts before the process is confined: which certificates are trusted, and the kernel's routes to them.
 
+use crate::address::Routes;
 use crate::certificates::Bounded;
 use crate::error::OutgoingError;
+use crate::handshake::provider;
 use leasehold_lease::{Outgoing as Lease, RegularFile};
 use rustls::RootCertStore;
 use rustls::client::{ClientConfig, Resumption, WebPkiServerVerifier};
@@ -24,17 +26,21 @@ pub struct Trust {
     provider: Arc<CryptoProvider>,
     /// `None`: the host's.
     verifiers: HashMap<Option<PathBuf>, Arc<Bounded>>,
+    routes: Arc<Routes>,
 }
 
 impl Trust {
-    /// Reads the files that these leases name, and the host's own certificates if one needs them.
+    /// Reads the files that these leases name, and the host's own certificates if one needs them. Opens the socket by which the
+    /// kernel says where an address leads.
     ///
     /// # Errors
-    /// When a file has no certificates, or the host has none.
+    /// When a file has no certificates, the host has none, or there is no such socket.
     pub fn load<'a>(leases: impl IntoIterator<Item = &'a Lease>) -> Result<Self, OutgoingError> {
+        let routes = Routes::open().map_err(|error| OutgoingError::Routes(error.into()))?;
         let mut trust = Self {
-            provider: Arc::new(rustls::crypto::ring::default_provider()),
+            provider: Arc::new(provider()),
             verifiers: HashMap::new(),
+            routes: Arc::new(routes),
         };
         for lease in leases {
             if !needs_tls(lease) || trust.verifiers.contains_key(&lease.ca) {
@@ -53,6 +59,11 @@ impl Trust {
             trust.verifiers.insert(lease.ca.clone(), verifier);
         }
         Ok(trust)
+    }
+
+    /// The kernel's routes.
+    pub(crate) fn routes(&self) -> Arc<Routes> {
+        self.routes.clone()
     }
 
     /// The configuration of a tenant, with sessions of its own; `None` if no destination is reached over

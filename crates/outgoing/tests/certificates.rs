@@ -75,17 +75,23 @@ fn layered(layers: usize, width: usize) -> Chain {
 }
 
 /// A host that shows this chain, and answers each request.
-fn tls_host((chain, key): Chain) -> u16 {
+fn tls_host(chain: Chain) -> u16 {
+    tls_host_with_tickets(chain, 2)
+}
+
+/// One that sends so many session tickets.
+fn tls_host_with_tickets((chain, key): Chain, tickets: usize) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let port = listener.local_addr().expect("an address").port();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let key = PrivateKeyDer::from(PrivatePkcs8KeyDer::from(key.serialize_der()));
-    let config = ServerConfig::builder_with_provider(provider)
+    let mut config = ServerConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
         .expect("versions")
         .with_no_client_auth()
         .with_single_cert(chain, key)
         .expect("a configuration");
+    config.send_tls13_tickets = tickets;
     let config = Arc::new(config);
     thread::spawn(move || {
         for stream in listener.incoming().flatten() {
@@ -141,8 +147,12 @@ fn trusting(directory: &Path, root: &str, port: u16) -> leasehold_lease::Outgoin
 
 /// What becomes of a request to a host that shows this chain.
 fn ask(root: &str, chain: Chain) -> Result<u16, Failure> {
+    ask_of(root, tls_host(chain))
+}
+
+/// The status that a host gives whose chain should lead to this root.
+fn ask_of(root: &str, port: u16) -> Result<u16, Failure> {
     let directory = tempfile::tempdir().expect("a directory");
-    let port = tls_host(chain);
     let lease = trusting(directory.path(), root, port);
     let trust = Trust::load([&lease]).expect("a root");
     let outgoing = Outgoing::start(trust, Options::default()).expect("started");
@@ -198,4 +208,13 @@ fn certificates_that_are_not_needed_do_not_keep_a_chain_from_being_accepted() {
         }
         assert_eq!(ask(&root, (chain, key)), Ok(200));
     }
+}
+
+#[test]
+fn a_host_that_sends_session_tickets_without_end_is_refused() {
+    let (root, chain) = valid(1);
+    assert_eq!(ask_of(&root, tls_host_with_tickets(chain, 8)), Ok(200));
+    let (root, chain) = valid(1);
+    let port = tls_host_with_tickets(chain, 400);
+    assert_eq!(ask_of(&root, port), Err(Failure::Call(CallError::Tls)));
 }
