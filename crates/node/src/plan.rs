@@ -68,6 +68,14 @@ impl Plan {
         !self.removed.is_empty() || !self.replaced.is_empty()
     }
 
+    /// Forgets tenants of the file that are not to be there after all.
+    pub(crate) fn forget(&mut self, is_deleted: impl Fn(&str) -> bool) {
+        self.kept.retain(|name| !is_deleted(name));
+        for tenants in [&mut self.adjusted, &mut self.added, &mut self.replaced] {
+            tenants.retain(|tenant| !is_deleted(&tenant.name));
+        }
+    }
+
     /// Returns the plan as the interface shows it.
     pub(crate) fn view(&self) -> Reloaded {
         let names = |tenants: &[TenantSpec]| {

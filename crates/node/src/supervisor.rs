@@ -1,16 +1,20 @@
 //! The one owner of the tenants' handles and of what is wanted of them.
 
+mod absent;
 mod changes;
 mod lives;
 mod orders;
+mod pending;
 mod reload;
 mod shown;
 mod starts;
 mod succession;
+#[cfg(test)]
+mod tests;
 
 use crate::birth::{Birth, Cause};
 use crate::controller::{Controller, Request, Requests};
-use crate::desired::{Change, Keeper};
+use crate::desired::{self, Keeper};
 use crate::events::Events;
 use crate::killers::Killers;
 use crate::life::{Life, Phase};
@@ -30,6 +34,7 @@ use leasehold_exchange::Intake;
 use leasehold_front::{Front, Site};
 use leasehold_lease::{ByteSize, LeaseFile, Listener, TenantSpec};
 use orders::{Asked, Order, Orders};
+use pending::{Brings, Changes};
 use std::collections::VecDeque;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -207,10 +212,9 @@ pub struct Supervisor {
     started_at: Timestamp,
     schedulable: bool,
     utilization: f64,
-    /// A change is being prepared; others wait for it.
-    is_changing: bool,
-    changes: VecDeque<Request>,
-    /// Orders of operators since the first of them was asked for.
+    /// The change that is being prepared, and others that wait for it.
+    changes: Changes<Request>,
+    /// Orders of operators since the first of these changes was asked for.
     orders: Orders,
     snapshot: Option<(Instant, Arc<view::Snapshot>)>,
     /// The ward whose account is asked for next.
@@ -259,8 +263,7 @@ impl Supervisor {
             started_at: Timestamp::now(),
             schedulable: true,
             utilization: 0.0,
-            is_changing: false,
-            changes: VecDeque::new(),
+            changes: Changes::default(),
             orders: Orders::default(),
             snapshot: None,
             asked: 0,
@@ -416,9 +419,10 @@ impl Supervisor {
         self.at(name).map(|at| self.wards[at].view())
     }
 
-    /// Kills a tenant and keeps it known; its end is sent once it is over. Idempotent.
+    /// Kills a tenant and keeps it known; its end is sent once it is over. Idempotent. One that a change is about to
+    /// bring stays stopped.
     pub(crate) fn kill(&mut self, name: &str) -> Result<Told<End>, Problem> {
-        let at = self.at(name)?;
+        let at = self.at(name).map_err(|_| self.stop_absent(name))?;
         self.is_operated = true;
         self.orders.give(name, Order::Stop);
         let ward = &mut self.wards[at];
@@ -443,13 +447,14 @@ impl Supervisor {
         self.wards[at].next_end()
     }
 
-    /// Takes requests away from a tenant, and ends it when those under way are over, or after `grace`.
+    /// Takes requests away from a tenant, and ends it when those under way are over, or after `grace`. One that a change
+    /// is about to bring stays stopped.
     pub(crate) fn drain_tenant(
         &mut self,
         name: &str,
         grace: Duration,
     ) -> Result<view::Tenant, Problem> {
-        let at = self.at(name)?;
+        let at = self.at(name).map_err(|_| self.stop_absent(name))?;
         self.is_operated = true;
         self.orders.give(name, Order::Stop);
         let ward = &mut self.wards[at];
@@ -476,9 +481,9 @@ impl Supervisor {
     /// Starts a tenant that was stopped or has ended, and tells when it is. Idempotent.
     pub(crate) fn start_again(&mut self, name: &str) -> Result<Told<view::Tenant>, Problem> {
         self.may_change()?;
-        let at = self.at(name)?;
+        let at = self.at(name).map_err(|_| self.start_absent(name))?;
         self.is_operated = true;
-        self.orders.withdraw(name);
+        self.orders.withdraw_stop(name);
         let ward = &mut self.wards[at];
         let before = std::mem::replace(&mut ward.desired, Desired::Running);
         let is_running = |life: &Life| life.phase == Phase::Running;
@@ -499,10 +504,15 @@ impl Supervisor {
         Ok(begun)
     }
 
-    /// Kills a tenant and forgets it; returns whether there was one.
-    pub(crate) fn delete(&mut self, name: &str) -> bool {
+    /// Kills a tenant and forgets it; returns whether there was one. A change that is about to bring one is refused, or
+    /// does not bring it.
+    ///
+    /// # Errors
+    /// When there is none, and too many orders for those that perhaps come.
+    pub(crate) fn delete(&mut self, name: &str) -> Result<bool, Problem> {
         let Ok(at) = self.at(name) else {
-            return false;
+            self.order_absent(name, Order::Delete)?;
+            return Ok(false);
         };
         self.is_operated = true;
         self.orders.give(name, Order::Delete);
@@ -516,7 +526,7 @@ impl Supervisor {
             keeper.deleted(name);
         }
         self.keep();
-        true
+        Ok(true)
     }
 
     /// Loads a tenant's program again, and starts a new one in its place.
@@ -526,7 +536,7 @@ impl Supervisor {
         answer: oneshot::Sender<Result<view::Tenant, Problem>>,
     ) {
         let asked = self.orders.now();
-        self.change(move |supervisor| {
+        self.change(Brings::Nothing, move |supervisor| {
             let before = supervisor.at(&name).map(|at| {
                 let ward = &supervisor.wards[at];
                 ((*ward.spec).clone(), ward.table.clone())
@@ -555,7 +565,7 @@ impl Supervisor {
         answer: oneshot::Sender<Result<(view::Tenant, bool), Problem>>,
     ) {
         let asked = self.orders.now();
-        self.change(move |supervisor| {
+        self.change(Brings::one(&name), move |supervisor| {
             let facts = supervisor.parts.facts.clone();
             let put = supervisor.loader.put(Box::new(move |_, _| -> Request {
                 let parsed = facts.parse_tenant(&name, &text);
@@ -632,7 +642,7 @@ impl Supervisor {
         self.is_unwritten = false;
         let tenants = self.wards.iter().filter(|ward| !ward.is_deleted);
         let changes = tenants.map(|ward| {
-            let change = Change {
+            let change = desired::Change {
                 table: ward.table.clone(),
                 is_stopped: ward.desired == Desired::Stopped,
                 is_deleted: false,

@@ -8,7 +8,7 @@ use std::fmt::{self, Write as _};
 /// The keys of an object and their values, as TOML writes them.
 struct Pairs(Vec<(String, String)>);
 
-/// A value as TOML writes it in a line. Strings are the same in JSON.
+/// A value as TOML writes it in a line.
 struct Inline(String);
 
 /// Returns the TOML of the table of the tenant with this name.
@@ -25,8 +25,10 @@ pub(super) fn toml_of(name: &str, body: &str) -> serde_json::Result<String> {
     Ok(text)
 }
 
+/// Returns a string as TOML and JSON write it. TOML also forbids the delete character as it is, which JSON does not escape.
 fn quoted(text: &str) -> String {
-    serde_json::Value::from(text).to_string()
+    let quoted = serde_json::Value::from(text).to_string();
+    quoted.replace('\u{7f}', "\\u007f")
 }
 
 fn pairs<'de, A: MapAccess<'de>>(mut map: A) -> Result<Vec<(String, String)>, A::Error> {
@@ -130,6 +132,43 @@ mod tests {
             (tenant.args.len(), tenant.lease.reclaim.budget.get()),
             (2, 5_000_000)
         );
+    }
+
+    /// All characters, in strings of at most so many.
+    fn all_characters(most: usize) -> Vec<String> {
+        let all: Vec<char> = ('\0'..=char::MAX).collect();
+        all.chunks(most).map(String::from_iter).collect()
+    }
+
+    #[test]
+    fn every_string_and_key_as_json_is_the_same_in_the_lease() {
+        // With those that have a form of their own in JSON or TOML beside one another, too.
+        let mixed = "\u{7f}\\u007f\u{7f}\"\\\u{7f}\0\u{8}\t\n\u{c}\r\u{1f}\u{80}\u{2028}\u{feff}"
+            .to_owned();
+        for text in all_characters(4096).into_iter().chain([mixed]) {
+            let json = serde_json::json!({
+                "component": "a.wasm", "reclaim": { "budget": "5ms" }, "config": { text.as_str(): text }
+            });
+            let file = parse(&json.to_string()).expect("a lease file");
+            assert_eq!(file.tenants[0].config, [(text.clone(), text)]);
+        }
+    }
+
+    #[test]
+    fn every_argument_as_json_is_taken_but_one_with_nul_which_the_lease_refuses() {
+        let json = |text: &str| {
+            let json = serde_json::json!({
+                "component": "a.wasm", "reclaim": { "budget": "5ms" }, "args": [text]
+            });
+            json.to_string()
+        };
+        for text in all_characters(4096) {
+            let text = text.trim_start_matches('\0');
+            let file = parse(&json(text)).expect("a lease file");
+            assert_eq!(file.tenants[0].args, [text]);
+        }
+        let error = parse(&json("a\0b")).expect_err("NUL");
+        assert!(error.contains("tenant.a.args"), "{error}");
     }
 
     #[test]

@@ -91,14 +91,15 @@ async fn put(
     Ok((status, Json(tenant)).into_response())
 }
 
-/// Kills a tenant and forgets it. 202 if there was one, 204 if not.
+/// Kills a tenant and forgets it. 202 if there was one, 204 if not. A change that is about to bring the tenant does not:
+/// a PUT is refused with 409.
 #[utoipa::path(delete, path = "/v1/tenants/{name}", params(("name" = String, Path)),
-    responses((status = 202), (status = 204)))]
+    responses((status = 202), (status = 204), (status = 503, body = ErrorBody)))]
 async fn delete(State(api): State<Api>, Path(name): Path<String>) -> Result<StatusCode, Problem> {
     let deleted = api
         .controller
         .ask(move |supervisor| supervisor.delete(&name))
-        .await?;
+        .await??;
     api.saved().await?;
     Ok(if deleted {
         StatusCode::ACCEPTED
@@ -114,9 +115,10 @@ struct Kill {
     wait: Option<bool>,
 }
 
-/// Kills a tenant, and tells its end. It stays known, and is not started again.
+/// Kills a tenant, and tells its end. It stays known, and is not started again. 409 if it has never run: one that a
+/// change is about to bring stays stopped.
 #[utoipa::path(post, path = "/v1/tenants/{name}/kill", params(("name" = String, Path), Kill),
-    responses((status = 200, body = End), (status = 202), (status = 404, body = ErrorBody)))]
+    responses((status = 200, body = End), (status = 202), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn kill(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -168,9 +170,10 @@ struct Drain {
     grace: Option<String>,
 }
 
-/// Takes requests away from a tenant, and ends it when those under way are over.
+/// Takes requests away from a tenant, and ends it when those under way are over. 409 if a change is about to bring it:
+/// it stays stopped.
 #[utoipa::path(post, path = "/v1/tenants/{name}/drain", params(("name" = String, Path), Drain),
-    responses((status = 200, body = Tenant), (status = 404, body = ErrorBody)))]
+    responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
 async fn drain(
     State(api): State<Api>,
     Path(name): Path<String>,

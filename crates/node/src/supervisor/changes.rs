@@ -1,6 +1,7 @@
 //! Changes of the tenants: one after the other, prepared on the thread that loads programs.
 
 use super::orders::{Asked, Order};
+use super::pending::{Brings, Change};
 use super::succession::{Successor, Unstarted};
 use super::{Admission, Admitted, Supervisor, TENANTS};
 use crate::controller::Request;
@@ -12,32 +13,33 @@ use crate::view::{self, Desired, ErrorKind, EventKind};
 use leasehold_cell::Cell;
 use leasehold_lease::TenantSpec;
 
-/// Changes that wait for the one before.
-const CHANGES: usize = 64;
-
 impl Supervisor {
-    pub(super) fn change(&mut self, change: impl FnOnce(&mut Self) + Send + 'static) {
-        match self.is_changing {
-            // The dropped change drops its sender, which tells the thread that asked.
-            true if self.changes.len() >= CHANGES => {}
-            true => self.changes.push_back(Box::new(change)),
-            false => {
-                self.is_changing = true;
-                self.is_operated = true;
-                change(self);
-            }
+    /// Makes a change that is asked for now, when those before it are over.
+    pub(super) fn change(
+        &mut self,
+        brings: Brings,
+        change: impl FnOnce(&mut Self) + Send + 'static,
+    ) {
+        let change = Change {
+            asked: self.orders.now(),
+            brings,
+            make: Box::new(change) as Request,
+        };
+        if let Some(make) = self.changes.add(change) {
+            self.is_operated = true;
+            make(self);
         }
     }
 
     /// Begins the next change: the present one is done, or was given up.
     pub(super) fn changed(&mut self) {
         self.snapshot = None;
-        match self.changes.pop_front() {
-            Some(next) => next(self),
-            None => {
-                self.is_changing = false;
-                self.orders.forget();
+        match self.changes.next() {
+            Some((asked, make)) => {
+                self.orders.forget_until(asked);
+                make(self);
             }
+            None => self.orders.forget(),
         }
     }
 
@@ -210,7 +212,7 @@ impl Supervisor {
 
     /// Tests those that are left when a tenant has gone: their ends take less time now.
     pub(super) fn admit_the_rest(&mut self) {
-        self.change(|supervisor| {
+        self.change(Brings::Nothing, |supervisor| {
             let left = supervisor.wards.iter().filter(|ward| !ward.is_deleted);
             let all: Vec<TenantSpec> = left.map(|ward| (*ward.spec).clone()).collect();
             let put = supervisor.loader.put(Box::new(

@@ -1,6 +1,7 @@
 //! Reading the lease file again: all of it is admitted, or nothing changes.
 
 use super::orders::{Asked, Order};
+use super::pending::Brings;
 use super::succession::{Successor, Unstarted};
 use super::{Admission, Admitted, Facts, Supervisor};
 use crate::controller::Request;
@@ -32,7 +33,11 @@ impl Supervisor {
         told: impl FnOnce(Result<view::Reloaded, Problem>) + Send + 'static,
     ) {
         let asked = self.orders.now();
-        self.change(move |supervisor| {
+        let brings = match only_tell {
+            true => Brings::Nothing,
+            false => Brings::AnyOfFile,
+        };
+        self.change(brings, move |supervisor| {
             let wards = supervisor.wards.iter().filter(|ward| !ward.is_deleted);
             let known = wards.map(|ward| Known {
                 spec: ward.spec.clone(),
@@ -75,12 +80,15 @@ impl Supervisor {
             admitted,
             programs,
         } = ready;
+        let names = plan.added.iter().chain(&plan.replaced);
+        self.changes
+            .brings(names.map(|spec| spec.name.clone()).collect());
         let may_wait = plan.frees() || self.frees();
         let begun = self.reload_begun((&plan, programs), (&all, &admitted), asked);
         match begun {
             Err(problem) => self.told(Err(problem), false, told),
             Ok(begun) => self.after_starts(begun, move |supervisor, started| {
-                let result = supervisor.take(&plan, (&all, &admitted), started, (asked, may_wait));
+                let result = supervisor.take(plan, (&all, &admitted), started, (asked, may_wait));
                 supervisor.told(result, false, told);
             }),
         }
@@ -136,13 +144,17 @@ impl Supervisor {
         }
         let known = |ward: &&Ward| ward.name() == name && !ward.is_deleted;
         let before = self.wards.iter().find(known);
-        Some(before.map_or(Desired::Running, |ward| ward.desired))
+        Some(match (before, self.orders.since(asked, name)) {
+            (Some(ward), _) => ward.desired,
+            (None, Some(_)) => Desired::Stopped,
+            (None, None) => Desired::Running,
+        })
     }
 
-    /// Makes the tenants those of the file.
+    /// Makes the tenants those of the file, but for what was deleted since the reload was asked for.
     fn take(
         &mut self,
-        plan: &Plan,
+        mut plan: Plan,
         (all, admitted): (&[TenantSpec], &Admitted),
         started: Result<Vec<Successor>, Unstarted>,
         (asked, may_wait): (Asked, bool),
@@ -170,6 +182,8 @@ impl Supervisor {
                 self.wards[at].spec = Arc::new(spec.clone());
             }
         }
+        let is_deleted = |name: &str| self.orders.since(asked, name) == Some(Order::Delete);
+        plan.forget(is_deleted);
         self.succeed(next, &plan.removed);
         self.admit(all, admitted);
         // From now on the file alone states the tenants' tables.
