@@ -176,7 +176,7 @@ impl ExecutionTemplate {
         local::with(|local| local.begin((tenant, execution), &outline, &self.limits, page))
     }
 
-    /// The host's memory that an execution holds from the beginning, KiB, and the bytes of it for calls.
+    /// The least `memory.host` with which a tenant starts, KiB, and the bytes of it for calls.
     pub(crate) fn host_kib(&self) -> (u64, u64) {
         let kib = self.program.outline().host_kib(&self.limits);
         (kib, self.limits.call_bytes)

@@ -249,23 +249,23 @@ impl Local {
         limits: &Limits,
         page: Held,
     ) -> Result<(), Errno> {
-        let inventory = &outline.inventory;
-        self.hold(tenant, execution, Held::Store, 1)?;
-        self.hold(tenant, execution, Held::Instance, inventory.instances)?;
-        // The engine's failure to make the second of two memories would free the first: see
-        // `Initial`.
-        let elements = inventory.table_elements;
-        self.hold(tenant, execution, Held::TableElement, elements)?;
-        self.hold_memory(tenant, execution, inventory.memory_bytes)?;
-        let memories = inventory.memories.saturating_add(inventory.heaps);
-        self.hold(tenant, execution, Held::Memory, memories)?;
-        // A page of the image and its private copy may be in two frames.
-        let pages = inventory.memory_bytes.div_ceil(PAGE) + outline.image_pages;
-        self.hold(tenant, execution, page, pages)?;
-        let host_pages = outline.host_pages(limits);
-        self.hold(tenant, execution, Held::HostPage, host_pages)?;
-        let walks = u64::from(outline.has_backtraces);
-        self.hold(tenant, execution, Held::Backtrace, walks)
+        for (held, n) in outline.holdings(limits, page) {
+            // The engine's failure to make the second of two memories would free the first: see
+            // `Initial`.
+            if held == Held::Memory {
+                self.hold_memory(tenant, execution, outline.inventory.memory_bytes)?;
+            }
+            self.hold(tenant, execution, held, n)?;
+        }
+        Ok(())
+    }
+
+    /// Whether the `memory.host` of a top-level tenant was too small for something.
+    pub(crate) fn host_is_short(&self, tenant: TenantId) -> bool {
+        let group = self.kernel.group_of(tenant).ok();
+        let root = group.and_then(|group| self.kernel.groups().root_of(group));
+        let account = root.and_then(|root| self.files.get(&root));
+        account.is_some_and(|account| account.refusals().first(Reservation::HostMemory).is_some())
     }
 
     /// Charges `n` of something that an execution is about to hold.

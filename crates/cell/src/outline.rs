@@ -5,11 +5,15 @@
 //! [rehearsed](crate::rehearsal).
 
 use crate::call_bytes::{OF_HANDLER, call_bytes, value_bytes};
+use crate::meter::{Held, Shared};
 use crate::steps::caps::{ALL_HANDLES, HANDLES, LENDS};
 use leasehold_lease::Lease;
 use leasehold_pager::{CLUSTER, PAGE};
 use leasehold_slots::stack_class::StackClass;
 use leasehold_wasm::inventory::Inventory;
+
+/// Places of a component's [table](crate::wasi::table) that are charged when it starts.
+pub(crate) const FIRST_PLACES: usize = 16;
 
 /// Host memory of a component-model handle: an entry of 20 bytes in a vector whose capacity may be
 /// twice its length.
@@ -80,8 +84,26 @@ impl Outline {
         }
     }
 
+    /// The holdings of an execution from the beginning, besides its linear memory; `page` is what a page of that is charged
+    /// as.
+    pub(crate) fn holdings(&self, limits: &Limits, page: Held) -> [(Held, u64); 7] {
+        let inventory = &self.inventory;
+        let memories = inventory.memories.saturating_add(inventory.heaps);
+        // A page of the image and its private copy may be in two frames.
+        let pages = inventory.memory_bytes.div_ceil(PAGE) + self.image_pages;
+        [
+            (Held::Store, 1),
+            (Held::Instance, inventory.instances),
+            (Held::TableElement, inventory.table_elements),
+            (Held::Memory, memories),
+            (page, pages),
+            (Held::HostPage, self.host_pages(limits)),
+            (Held::Backtrace, u64::from(self.has_backtraces)),
+        ]
+    }
+
     /// Pages of the host's memory that an execution holds from the beginning, besides a stack of the smallest class.
-    pub(crate) fn host_pages(&self, limits: &Limits) -> u64 {
+    fn host_pages(&self, limits: &Limits) -> u64 {
         let stack = self.stack.pages() - StackClass::SMALLEST.pages();
         // Lifted values take up to twice the bytes that they are charged as, beside the arguments.
         let values = match self.is_called {
@@ -107,10 +129,30 @@ impl Outline {
             .saturating_mul(tables)
     }
 
-    /// The host's memory that an execution holds from the beginning, KiB.
+    /// The least `memory.host` with which a tenant starts, KiB: what an execution holds from the beginning, and the first
+    /// places in its table. Executions that answer requests make that table later.
     pub(crate) fn host_kib(&self, limits: &Limits) -> u64 {
-        self.host_pages(limits) * (PAGE / 1024)
+        let places = match self.is_component && !self.is_handler {
+            true => FIRST_PLACES as u64,
+            false => 0,
+        };
+        // No page of a linear memory is one of the host's, whatever it is charged as.
+        let holdings = self.holdings(limits, Held::MemoryPage).into_iter();
+        let pages = holdings
+            .chain([(Held::WasiEntry, places)])
+            .map(|(held, n)| host_pages_of(held).saturating_mul(n))
+            .fold(0, u64::saturating_add);
+        pages.saturating_mul(PAGE / 1024)
     }
+}
+
+/// Pages of the host's memory that one of a class takes of its tenant's share.
+fn host_pages_of(held: Held) -> u64 {
+    let takes = held.takes().iter();
+    takes
+        .filter(|(shared, _)| *shared == Shared::HostPages)
+        .map(|(_, pages)| pages)
+        .sum()
 }
 
 /// The number of component-model handles that a program may have: as many as a sixteenth of the

@@ -174,6 +174,7 @@ impl Rehearsal {
             enough_ns: None,
             host_kib: outline.host_kib(&limits),
             call_bytes: limits.call_bytes,
+            host_is_short: false,
             opens_files: false,
         };
         let page = match lease.memory.paging {
@@ -192,7 +193,10 @@ impl Rehearsal {
             surround(start.surroundings, (outline, &limits), tenant, account).map(Some)
         });
         let enough = |demands: &mut Demands| {
-            demands.enough_ns = local::with(|local| local.budget_refused(tenant));
+            local::with(|local| {
+                demands.enough_ns = local.budget_refused(tenant);
+                demands.host_is_short = local.host_is_short(tenant);
+            });
         };
         match built {
             Ok(None) => Ok(()),

@@ -80,6 +80,8 @@ pub(crate) struct Demands {
     pub(crate) host_kib: u64,
     /// The part of that for a host call, bytes.
     pub(crate) call_bytes: u64,
+    /// Whether `memory.host` was too small for something.
+    pub(crate) host_is_short: bool,
     /// Whether what was refused takes descriptors.
     pub(crate) opens_files: bool,
 }
@@ -104,7 +106,12 @@ impl Demands {
 
     fn refused_by_lease(&self, errno: Errno) -> StartError {
         let (kib, call_bytes) = (self.host_kib, self.call_bytes);
-        let reason = match (errno, self.opens_files) {
+        // A step that takes descriptors takes other things, too, and its error does not say what was short.
+        let errno = match (errno, self.enough_ns) {
+            (Errno::Limit, Some(_)) => Errno::Budget,
+            _ => errno,
+        };
+        let reason = match (errno, self.opens_files && !self.host_is_short) {
             (Errno::Limit, true) => {
                 "`files.open` is too small: the program begins with its standard streams and its \
                  directories"

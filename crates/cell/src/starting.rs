@@ -193,12 +193,16 @@ impl Starting {
 
     fn demands(&self) -> Demands {
         let (host_kib, call_bytes) = self.template.host_kib();
-        let enough = local::with(|local| local.budget_refused(self.tenant));
+        let (enough, host_is_short) = local::with(|local| {
+            let enough = local.budget_refused(self.tenant);
+            (enough, local.host_is_short(self.tenant))
+        });
         Demands {
             budget: self.budget,
             enough_ns: enough.map(|base_ns| self.price.of(base_ns)),
             host_kib,
             call_bytes,
+            host_is_short,
             opens_files: self.opens_files,
         }
     }

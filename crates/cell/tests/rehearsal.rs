@@ -102,6 +102,100 @@ fn the_smallest_budget_and_the_least_memory_of_a_rehearsal_are_those_of_a_start(
     }
 }
 
+/// The number that stands between these words of a message.
+fn number(message: &str, before: &str, after: &str) -> Option<u64> {
+    let (_, rest) = message.split_once(before)?;
+    rest.split_once(after)?.0.parse().ok()
+}
+
+#[test]
+fn with_as_much_memory_of_the_host_as_a_refusal_states_a_start_is_taken_and_with_less_it_is_not() {
+    let cell = cell();
+    let directory = tempfile::tempdir().expect("directory");
+    let directories: &[&Path] = &[directory.path()];
+    for name in ["hello.wasm", "hello-p2.wasm", "object-bomb.wasm"] {
+        let program = guest(name);
+        for (stack_kib, dirs) in [
+            (512, [].as_slice()),
+            (512, directories),
+            (1 << 10, &[]),
+            (64 << 10, directories),
+        ] {
+            let host = |kib: u64| {
+                let mut lease = lease(1_000_000, 64 << 10);
+                lease.memory.stack = ByteSize::new(stack_kib << 10).expect("in range");
+                lease.memory.host = ByteSize::new(kib << 10);
+                lease
+            };
+            let stated = |error: StartError| {
+                let message = error.to_string();
+                let kib = number(&message, "`memory.host` for the ", " KiB");
+                kib.unwrap_or_else(|| panic!("{name}: {message}"))
+            };
+            let kib = stated(rehearse(&program, &host(64), dirs).expect_err("too little"));
+            rehearse(&program, &host(kib), dirs).expect("enough");
+            start(&cell, &program, host(kib), dirs).expect("enough");
+            let foretold = rehearse(&program, &host(kib - 1), dirs).expect_err("too little");
+            let refused = start(&cell, &program, host(kib - 1), dirs).expect_err("too little");
+            assert_eq!(stated(foretold), kib, "{name}");
+            assert_eq!(stated(refused), kib, "{name}");
+        }
+    }
+}
+
+#[test]
+fn a_refusal_states_the_memory_of_the_host_that_an_execution_for_requests_begins_with() {
+    let program = guest("web.wasm");
+    let surroundings = surroundings(&[]);
+    for stack_kib in [512, 4 << 10] {
+        let rehearse = |kib: u64| {
+            let mut lease = lease(1_000_000, 64 << 10);
+            lease.memory.stack = ByteSize::new(stack_kib << 10).expect("in range");
+            lease.memory.host = ByteSize::new(kib << 10);
+            Rehearsal::new(profile()).start(&RehearsedStart {
+                program: &program,
+                lease: &lease,
+                surroundings: &surroundings,
+                has_store: false,
+                is_handler: true,
+                calls: 0,
+                addresses: 0,
+            })
+        };
+        let refused = rehearse(64).expect_err("too little").to_string();
+        let kib = number(&refused, "`memory.host` for the ", " KiB");
+        let kib = kib.unwrap_or_else(|| panic!("{refused}"));
+        rehearse(kib).expect("enough");
+        rehearse(kib - 1).expect_err("too little");
+    }
+}
+
+#[test]
+fn a_refusal_for_the_budget_states_the_same_memory_of_the_host() {
+    for name in ["hello.wasm", "hello-p2.wasm"] {
+        let program = guest(name);
+        let mut stated = 0;
+        for budget_us in 1..1_000 {
+            let mut lease = lease(budget_us, 64 << 10);
+            let Err(refused) = rehearse(&program, &lease, &[]) else {
+                break;
+            };
+            let refused = refused.to_string();
+            let Some(kib) = number(&refused, "the program begins with ", " KiB") else {
+                continue;
+            };
+            stated += 1;
+            // A larger budget allows more handles, which are in the host's memory, too.
+            lease.memory.host = ByteSize::new(64 << 10);
+            let refused = rehearse(&program, &lease, &[]).expect_err("too little");
+            let refused = refused.to_string();
+            let least = number(&refused, "`memory.host` for the ", " KiB");
+            assert_eq!(Some(kib), least, "{name}: {refused}");
+        }
+        assert!(stated > 0, "{name}");
+    }
+}
+
 #[test]
 fn what_the_process_does_not_have_for_all_is_refused_to_the_last() {
     let directory = tempfile::tempdir().expect("directory");

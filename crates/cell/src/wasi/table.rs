@@ -12,6 +12,7 @@
 
 use crate::local;
 use crate::meter::Held;
+use crate::outline::FIRST_PLACES;
 use crate::steps::caps::ENTRIES;
 use leasehold_kernel::TenantId;
 use wasmtime::component::Resource;
@@ -19,6 +20,8 @@ use wasmtime_wasi::ResourceTable;
 
 /// Places that one host call may take: more than any of them pushes.
 const PER_CALL: usize = 8;
+
+const _: () = assert!(FIRST_PLACES == 2 * PER_CALL);
 
 /// Places charged at a time.
 const BATCH: usize = 8 * PER_CALL;
@@ -52,7 +55,7 @@ impl TableCharge {
         tenant: TenantId,
         execution: u64,
     ) -> Result<Self, leasehold_kernel::Errno> {
-        let charged = 2 * PER_CALL;
+        let charged = FIRST_PLACES;
         local::with(|local| local.hold(tenant, execution, Held::WasiEntry, charged as u64))?;
         table.set_max_capacity(charged);
         Ok(Self {
