@@ -78,6 +78,54 @@ fn a_group_of_many_types_is_refused_at_once() {
     assert!(begin.elapsed() < Duration::from_secs(5));
 }
 
+#[test]
+fn a_constant_expression_has_few_instructions_wherever_it_stands() {
+    let places = [
+        "(global i32 EXPRESSION)",
+        "(table 1 funcref EXPRESSION)",
+        r#"(memory 1) (data (offset EXPRESSION) "")"#,
+        "(table 1 funcref) (elem (offset EXPRESSION) func)",
+        "(table 1 funcref) (elem (i32.const 0) funcref (item EXPRESSION))",
+        "(elem funcref (item EXPRESSION))",
+        "(elem declare funcref (item EXPRESSION))",
+    ];
+    for place in places {
+        let programs = [
+            format!("(module {place})"),
+            format!("(component (core module {place}))"),
+            format!("(component (component (core module) (core module {place})))"),
+        ];
+        for program in programs {
+            let size_with = |additions: usize| {
+                let expression =
+                    "i32.const 1 ".to_owned() + &"i32.const 1 i32.add ".repeat(additions);
+                Program::load_size(program.replace("EXPRESSION", &expression).as_bytes())
+            };
+            size_with(31).unwrap_or_else(|error| panic!("63 instructions of {program}: {error}"));
+            let error = size_with(32).expect_err(&program).to_string();
+            assert!(
+                error.contains("65 instructions of a constant expression; allowed: at most 64"),
+                "{program}: {error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_long_constant_expression_is_refused_at_once() {
+    let expression = SHAPES
+        .iter()
+        .find(|shape| shape.what == "instructions of a constant expression");
+    let binary = (expression.expect("a shape").make)(3_000_000);
+    let begin = Instant::now();
+    let error = Program::from_bytes(&engine(), &binary).expect_err("too long");
+    assert!(
+        matches!(error, ProgramError::TooManyParts { .. }),
+        "{error}"
+    );
+    assert!(begin.elapsed() < Duration::from_secs(5));
+}
+
 fn peak_kib() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").expect("proc");
     let line = status.lines().find(|line| line.starts_with("VmHWM:"));

@@ -453,23 +453,29 @@ const LAID_OUT: u64 = 1 << 20;
 /// Whether the compiler knows where an element segment goes, and lays the table out itself: nothing is
 /// copied for it when an instance is made. What is not active is not copied either.
 pub(crate) fn is_laid_out(element: &Element<'_>, imported_tables: u32) -> bool {
-    let ElementKind::Active {
-        table_index,
-        offset_expr,
-    } = &element.kind
+    match &element.kind {
+        ElementKind::Active { table_index, .. } => {
+            table_index.unwrap_or(0) >= imported_tables && laid_out_top(element).is_some()
+        }
+        ElementKind::Passive | ElementKind::Declared => true,
+    }
+}
+
+/// The end of an active element segment in its table, if the compiler can lay it out in a table of the module that is
+/// long enough.
+pub(crate) fn laid_out_top(element: &Element<'_>) -> Option<u64> {
+    let (ElementKind::Active { offset_expr, .. }, ElementItems::Functions(items)) =
+        (&element.kind, &element.items)
     else {
-        return true;
-    };
-    let ElementItems::Functions(items) = &element.items else {
-        return false;
+        return None;
     };
     let mut offset = offset_expr.get_operators_reader();
     match (offset.read(), offset.read()) {
         (Ok(Operator::I32Const { value }), Ok(Operator::End)) => {
             let top = u64::from(value.cast_unsigned()) + u64::from(items.count());
-            table_index.unwrap_or(0) >= imported_tables && top <= LAID_OUT
+            (top <= LAID_OUT).then_some(top)
         }
-        _ => false,
+        _ => None,
     }
 }
 

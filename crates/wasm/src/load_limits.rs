@@ -7,12 +7,17 @@
 //! limit, before it is validated: declarations first, then functions, on all threads that compile. The
 //! handlers of a program that throws are counted in another one.
 //!
+//! The engine compiles one function for a module that computes its constant expressions and sets the items of its
+//! element segments, whether the module is instantiated or not. What the compiler lays out beforehand is not in that
+//! function, and costs little.
+//!
 //! The limits are a few times what the largest known programs have. `cell/tests/load_costs.rs`
 //! measures the loading time at each limit; `docs/reference/program-limits.md` shows the results.
 
 use wasmparser::{
-    BlockType, CanonicalFunction, Catch, CompositeInnerType, FunctionBody, MemoryType, Operator,
-    Parser, Payload, TypeRef, ValType,
+    BlockType, CanonicalFunction, Catch, CompositeInnerType, ConstExpr, DataKind, Element,
+    ElementItems, ElementKind, FunctionBody, MemoryType, Operator, Parser, Payload, TableInit,
+    TypeRef, ValType,
 };
 
 use crate::atomics;
@@ -20,7 +25,8 @@ use crate::compile_threads;
 use crate::error::ProgramError;
 use crate::exceptions;
 use crate::handlers::{HandlerCount, MOST_TAGS, Scopes};
-use crate::limits::HANDLERS;
+use crate::inventory::laid_out_top;
+use crate::limits::{GLOBALS, HANDLERS};
 use crate::refused::{self, Function, SourcePosition};
 
 /// Most bytes of component sections, each counted as often as its component is instantiated. The engine
@@ -47,7 +53,7 @@ pub struct LoadLimit {
 pub enum Scope {
     /// The whole file, nested modules and components included.
     Program,
-    /// One function.
+    /// One function, type or constant expression.
     Function,
 }
 
@@ -74,8 +80,14 @@ limits! {
     NameBytes: Program, 4 << 20, "bytes in names of imports and exports";
     Tables: Program, 120, "tables and memories";
     Tags: Program, MOST_TAGS as u64, "tags of exceptions";
+    Globals: Program, GLOBALS.most, "globals";
     ElementItems: Program, 1 << 20, "items of element segments";
+    SetItems: Program, 96 << 10, "items of element segments that are set one by one";
+    StartItems: Program, 8 << 10, "items of element segments that the start of a module sets";
+    LaidOut: Program, 4 << 20, "elements of tables that are laid out";
     DataSegments: Program, 100_000, "segments of data";
+    Expression: Function, 64, "instructions of a constant expression";
+    Computed: Program, 64 << 10, "instructions of constant expressions that are computed";
     CustomSections: Program, 4_096, "custom sections";
     Nested: Program, 256, "modules and components";
     Depth: Program, 8, "components inside each other";
@@ -120,6 +132,28 @@ impl Tally {
         let most = &mut self.0[counted as usize];
         *most = (*most).max(count);
         check(counted, count)
+    }
+
+    /// Records the size of a constant expression, and returns it: its instructions without the `end`. Reads no more
+    /// of them than there may be.
+    fn note_expression(&mut self, expression: &ConstExpr<'_>) -> Result<u64, ProgramError> {
+        let mut instructions = 0;
+        let mut operators = expression.get_operators_reader();
+        while !operators.is_end_then_eof() {
+            operators.read()?;
+            instructions += 1;
+            self.note(Counted::Expression, instructions)?;
+        }
+        Ok(instructions)
+    }
+
+    /// Records a constant expression that is computed when an instance is made, unless it is a constant.
+    fn add_computed(&mut self, expression: &ConstExpr<'_>) -> Result<(), ProgramError> {
+        let instructions = self.note_expression(expression)?;
+        match instructions == 1 && is_constant(&expression.get_operators_reader().read()?) {
+            true => Ok(()),
+            false => self.add(Counted::Computed, instructions),
+        }
     }
 
     /// Adds what some functions have.
@@ -253,6 +287,7 @@ fn count(binary: &[u8], with_bodies: bool) -> Result<LoadSize, ProgramError> {
                             module.add_tag(tag.func_type_idx, offset)?;
                         }
                         TypeRef::Memory(memory) => check_memory(&memory, offset)?,
+                        TypeRef::Table(_) => module.tables.push(LaidOutTable::NONE),
                         _ => {}
                     }
                 }
@@ -271,7 +306,25 @@ fn count(binary: &[u8], with_bodies: bool) -> Result<LoadSize, ProgramError> {
                     module.add_tag(tag.func_type_idx, offset)?;
                 }
             }
-            Payload::TableSection(section) => tally.add(C::Tables, section.count().into())?,
+            Payload::TableSection(section) => {
+                tally.add(C::Tables, section.count().into())?;
+                for table in section {
+                    let table = table?;
+                    module.tables.push(match &table.init {
+                        TableInit::RefNull => LaidOutTable::of(table.ty.initial),
+                        TableInit::Expr(value) => {
+                            tally.add_computed(value)?;
+                            LaidOutTable::NONE
+                        }
+                    });
+                }
+            }
+            Payload::GlobalSection(section) => {
+                tally.add(C::Globals, section.count().into())?;
+                for global in section {
+                    tally.add_computed(&global?.init_expr)?;
+                }
+            }
             Payload::MemorySection(section) => {
                 tally.add(C::Tables, section.count().into())?;
                 for memory in section.into_iter_with_offsets() {
@@ -287,14 +340,17 @@ fn count(binary: &[u8], with_bodies: bool) -> Result<LoadSize, ProgramError> {
             }
             Payload::ElementSection(section) => {
                 for element in section {
-                    let items = match element?.items {
-                        wasmparser::ElementItems::Functions(items) => items.count(),
-                        wasmparser::ElementItems::Expressions(_, items) => items.count(),
-                    };
-                    tally.add(C::ElementItems, items.into())?;
+                    module.count_element(&mut tally, &element?)?;
                 }
             }
-            Payload::DataSection(section) => tally.add(C::DataSegments, section.count().into())?,
+            Payload::DataSection(section) => {
+                tally.add(C::DataSegments, section.count().into())?;
+                for data in section {
+                    if let DataKind::Active { offset_expr, .. } = data?.kind {
+                        tally.add_computed(&offset_expr)?;
+                    }
+                }
+            }
             Payload::CustomSection(_) | Payload::UnknownSection { .. } => {
                 tally.add(C::CustomSections, 1)?;
             }
@@ -374,6 +430,18 @@ fn count(binary: &[u8], with_bodies: bool) -> Result<LoadSize, ProgramError> {
         awaits,
         is_composed,
     })
+}
+
+/// Whether an instruction is a number, which the compiler knows without code.
+fn is_constant(operator: &Operator<'_>) -> bool {
+    matches!(
+        operator,
+        Operator::I32Const { .. }
+            | Operator::I64Const { .. }
+            | Operator::F32Const { .. }
+            | Operator::F64Const { .. }
+            | Operator::V128Const { .. }
+    )
 }
 
 /// Whether a function passes values in and out of a component.
@@ -557,6 +625,34 @@ struct ModuleTypes {
     tags: Vec<u32>,
     /// The index of the function to which the next body belongs.
     bodies: usize,
+    /// What the compiler lays out of each table, imported ones first.
+    tables: Vec<LaidOutTable>,
+    /// Whether an element segment was not laid out: those that follow are not either.
+    sets_elements: bool,
+}
+
+/// The elements of a table that the compiler lays out.
+struct LaidOutTable {
+    /// How many it may lay out.
+    most: u64,
+    /// How many it does by what is known so far: up to the end of the last segment.
+    count: u64,
+}
+
+impl LaidOutTable {
+    /// A table that the module does not define, or whose elements are computed.
+    const NONE: Self = Self::of(0);
+
+    const fn of(most: u64) -> Self {
+        Self { most, count: 0 }
+    }
+
+    /// Lays out a segment that ends here, and returns how many more elements this makes; `None` if there is no
+    /// room for it.
+    fn grow_to(&mut self, top: u64) -> Option<u64> {
+        let count = self.count.max(top);
+        (top <= self.most).then(|| count - std::mem::replace(&mut self.count, count))
+    }
 }
 
 impl ModuleTypes {
@@ -582,6 +678,54 @@ impl ModuleTypes {
         }
         self.tags.push(ty);
         Ok(())
+    }
+
+    /// Counts an element segment. Its items are set by code, one by one, unless the compiler lays them out or the
+    /// segment only declares functions.
+    fn count_element(
+        &mut self,
+        tally: &mut Tally,
+        element: &Element<'_>,
+    ) -> Result<(), ProgramError> {
+        let items = match &element.items {
+            ElementItems::Functions(items) => items.count(),
+            ElementItems::Expressions(_, items) => items.count(),
+        };
+        tally.add(Counted::ElementItems, items.into())?;
+        if let ElementItems::Expressions(_, items) = &element.items {
+            for item in items.clone() {
+                tally.note_expression(&item?)?;
+            }
+        }
+        let top = laid_out_top(element);
+        let is_set = match &element.kind {
+            ElementKind::Declared => false,
+            ElementKind::Passive => true,
+            ElementKind::Active {
+                table_index,
+                offset_expr,
+            } => {
+                tally.add_computed(offset_expr)?;
+                let table = self.tables.get_mut(table_index.unwrap_or(0) as usize);
+                let more = match (self.sets_elements, table) {
+                    (false, Some(table)) => top.and_then(|top| table.grow_to(top)),
+                    _ => None,
+                };
+                self.sets_elements = more.is_none();
+                tally.add(Counted::LaidOut, more.unwrap_or(0))?;
+                self.sets_elements
+            }
+        };
+        if !is_set {
+            return Ok(());
+        }
+        tally.add(Counted::SetItems, items.into())?;
+        // Many items at a computed place are set by functions of their own: see `initial_segments`.
+        let is_moved = matches!(element.kind, ElementKind::Active { .. }) && top.is_none();
+        match is_moved {
+            true => Ok(()),
+            false => tally.add(Counted::StartItems, items.into()),
+        }
     }
 
     /// The values of an exception with this tag.

@@ -2,7 +2,7 @@
 
 use wasm_encoder::{
     BlockType, Catch, CodeSection, ConstExpr, DataSection, ElementSection, Elements, EntityType,
-    ExportKind, ExportSection, Function, FunctionSection, GlobalSection, ImportSection,
+    ExportKind, ExportSection, Function, FunctionSection, GlobalSection, GlobalType, ImportSection,
     Instruction, MemorySection, MemoryType, Module, RefType, TableSection, TableType, TagKind,
     TagSection, TagType, TypeSection, ValType,
 };
@@ -32,8 +32,45 @@ pub(crate) const SHAPES: &[Shape] = &[
     shape("exports", 65_000, exports),
     shape("bytes in names of imports and exports", 41, long_exports),
     shape("tables and memories", 99, tables),
+    shape("globals", 8_190, |n| computed_globals(n, 3)),
     shape("items of element segments", 1 << 20, elements),
+    shape("items of element segments", 1 << 20, declared_elements),
+    shape(
+        "items of element segments that are set one by one",
+        98_300,
+        elements_at_a_computed_place,
+    ),
+    shape(
+        "items of element segments that the start of a module sets",
+        8_190,
+        elements_beyond_a_table,
+    ),
+    shape(
+        "items of element segments that the start of a module sets",
+        8_190,
+        passive_elements,
+    ),
+    shape("elements of tables that are laid out", 4, full_tables),
     shape("segments of data", 100_000, data),
+    shape("segments of data", 100_000, data_beyond_a_memory),
+    shape("instructions of a constant expression", 63, |n| {
+        computed_globals(1, n)
+    }),
+    shape(
+        "instructions of constant expressions that are computed",
+        1_040,
+        |n| computed_globals(n, 63),
+    ),
+    shape(
+        "instructions of constant expressions that are computed",
+        65_500,
+        data_at_computed_places,
+    ),
+    shape(
+        "instructions of constant expressions that are computed",
+        65_500,
+        elements_at_computed_places,
+    ),
     shape("custom sections", 4_096, customs),
     shape("modules and components", 250, nested),
     shape("components inside each other", 8, deep_components),
@@ -661,6 +698,118 @@ fn elements(n: usize) -> Vec<u8> {
         Elements::Functions(vec![0; n].into()),
     );
     finish(&parts)
+}
+
+/// So many globals, each computed with so many instructions.
+fn computed_globals(n: usize, instructions: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    for number in 0..n {
+        let mut value = ConstExpr::i32_const(number as i32);
+        for addend in 0..instructions / 2 {
+            value = value.with_i32_const(addend as i32).with_i32_mul();
+        }
+        let ty = GlobalType {
+            val_type: ValType::I32,
+            mutable: false,
+            shared: false,
+        };
+        parts.globals.global(ty, &value);
+    }
+    finish(&parts)
+}
+
+/// Elements of expressions, of a segment that only declares them.
+fn declared_elements(n: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    let items = vec![ConstExpr::ref_func(0); n];
+    let items = Elements::Expressions(RefType::FUNCREF, items.into());
+    parts.elements.declared(items);
+    finish(&parts)
+}
+
+/// Elements of a segment that its table has no room for.
+fn elements_beyond_a_table(n: usize) -> Vec<u8> {
+    const FUNCTIONS: u32 = 4_096;
+    let mut parts = base(empty());
+    for _ in 1..FUNCTIONS {
+        parts.functions.function(0);
+        parts.code.function(&empty());
+    }
+    parts.tables.table(functions_table(0));
+    let items: Vec<u32> = (0..n as u32).map(|at| at % FUNCTIONS).collect();
+    parts.elements.active(
+        Some(0),
+        &ConstExpr::i32_const(0),
+        Elements::Functions(items.into()),
+    );
+    finish(&parts)
+}
+
+/// Tables of which the last element is known.
+fn full_tables(n: usize) -> Vec<u8> {
+    let mut parts = base(empty());
+    for table in 0..n {
+        parts.tables.table(functions_table(1 << 20));
+        parts.elements.active(
+            Some(table as u32),
+            &ConstExpr::i32_const((1 << 20) - 1),
+            Elements::Functions(vec![0].into()),
+        );
+    }
+    finish(&parts)
+}
+
+const fn functions_table(minimum: u64) -> TableType {
+    TableType {
+        element_type: RefType::FUNCREF,
+        minimum,
+        maximum: None,
+        table64: false,
+        shared: false,
+    }
+}
+
+/// Segments of data that are not merged, since the last one does not fit.
+fn data_beyond_a_memory(n: usize) -> Vec<u8> {
+    let mut binary = finish(&base(empty()));
+    let mut data = DataSection::new();
+    for at in 1..n {
+        data.active(0, &ConstExpr::i32_const((at % 60_000) as i32), []);
+    }
+    data.active(0, &ConstExpr::i32_const(70_000), []);
+    use wasm_encoder::Encode;
+    binary.push(11);
+    data.encode(&mut binary);
+    binary
+}
+
+/// A component with a module that is never instantiated, but compiled. It imports a number, and has a memory and a table.
+fn in_a_component(fields: &str) -> Vec<u8> {
+    text(&format!(
+        r#"(component {RUN}
+          (core module (import "" "number" (global $number i32)) (memory 1) (table 1000000 funcref)
+            (func $f) {fields}))"#
+    ))
+}
+
+fn data_at_computed_places(n: usize) -> Vec<u8> {
+    in_a_component(&r#"(data (global.get 0) "")"#.repeat(n))
+}
+
+fn elements_at_computed_places(n: usize) -> Vec<u8> {
+    in_a_component(&"(elem (global.get 0) func)".repeat(n))
+}
+
+fn elements_at_a_computed_place(n: usize) -> Vec<u8> {
+    let offset = format!(
+        "(offset global.get 0 {})",
+        "global.get 0 i32.mul ".repeat(31)
+    );
+    in_a_component(&format!("(elem {offset} func {})", "0 ".repeat(n)))
+}
+
+fn passive_elements(n: usize) -> Vec<u8> {
+    in_a_component(&format!("(elem func {})", "0 ".repeat(n)))
 }
 
 fn customs(n: usize) -> Vec<u8> {
