@@ -402,12 +402,11 @@ impl Scene {
             },
         };
         self.neighbour_goes_on();
-        self.undisturbed((plan, met, outcome));
         assert!(met.is_some() == (counted > plan.after), "{plan:?}");
         met.map(|met| (met, outcome))
     }
 
-    /// Fails each call in turn, for a while, with each error.
+    /// Fails each call in turn, for a while, with each error; after each call, a tenant that is left alone is right.
     fn fail_all(&self, failures: u64) {
         let mut outcomes = BTreeMap::<_, u32>::new();
         arm(Plan {
@@ -439,6 +438,7 @@ impl Scene {
                     *outcomes.entry((format!("{met:?}"), outcome)).or_default() += 1;
                 }
             }
+            self.undisturbed((after, failures, met));
         }
     }
 
