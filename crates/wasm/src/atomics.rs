@@ -14,17 +14,16 @@
 //!
 //! 1. *The meaning stays.* An address that is not aligned or out of bounds traps as it did.
 //! 2. *None of them is a call of the host.*
-//! 3. *Nothing else changes.* No index shifts, and all other bytes are copied as they are. Only
-//!    `metadata.code.*` sections are dropped, whose offsets into functions would be wrong.
+//! 3. *Nothing else changes* ([`in_place`](crate::in_place)). Only `metadata.code.*` sections are dropped, whose offsets into
+//!    functions would be wrong.
 
 use std::borrow::Cow;
-use std::ops::Range;
 
-use wasm_encoder::{Encode, Instruction, MemArg};
-use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
+use wasm_encoder::{Instruction, MemArg};
+use wasmparser::{BinaryReaderError, Operator};
 
 use crate::core_modules::rewrite_core_modules;
-use crate::sections::with_sections;
+use crate::in_place::replace_in_place;
 
 /// Whether an instruction waits for another thread or notifies one.
 pub(crate) fn awaits(operator: &Operator<'_>) -> bool {
@@ -43,11 +42,8 @@ pub(crate) fn awaits(operator: &Operator<'_>) -> bool {
 ///
 /// The parser's, if `wasm` is not well-formed.
 pub(crate) fn wait_for_none(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
-    rewrite_core_modules(wasm, &mut rewrite_module)
+    rewrite_core_modules(wasm, &mut |module| replace_in_place(module, replacement))
 }
-
-/// The bytes of an instruction, and what replaces it.
-type Site = (Range<usize>, Vec<Instruction<'static>>);
 
 /// The replacement of an instruction, if there is one.
 fn replacement(operator: &Operator<'_>) -> Option<Vec<Instruction<'static>>> {
@@ -78,53 +74,4 @@ fn replacement(operator: &Operator<'_>) -> Option<Vec<Instruction<'static>>> {
         ],
         _ => return None,
     })
-}
-
-/// The instructions of a function body that are replaced, in order.
-fn sites(body: &FunctionBody<'_>) -> Result<Vec<Site>, BinaryReaderError> {
-    let mut sites = Vec::new();
-    let mut operators = body.get_operators_reader()?;
-    while !operators.eof() {
-        let start = operators.original_position();
-        if let Some(instructions) = replacement(&operators.read()?) {
-            sites.push((start..operators.original_position(), instructions));
-        }
-    }
-    Ok(sites)
-}
-
-fn rewrite_module(wasm: &[u8]) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
-    let mut bodies = Vec::new();
-    for payload in Parser::new(0).parse_all(wasm) {
-        if let Payload::CodeSectionEntry(body) = payload? {
-            bodies.push((body.range(), sites(&body)?));
-        }
-    }
-    if bodies.iter().all(|(_, sites)| sites.is_empty()) {
-        return Ok(wasm.into());
-    }
-    with_sections(wasm, |section, _| match section {
-        Payload::CodeSectionStart { .. } => Some(encode_code(wasm, &bodies)),
-        _ => None,
-    })
-}
-
-/// The content of the code section.
-fn encode_code(wasm: &[u8], bodies: &[(Range<usize>, Vec<Site>)]) -> Vec<u8> {
-    let mut data = Vec::new();
-    (bodies.len() as u32).encode(&mut data);
-    for (body, sites) in bodies {
-        let mut code = Vec::with_capacity(body.len());
-        let mut copied = body.start;
-        for (site, instructions) in sites {
-            code.extend_from_slice(&wasm[copied..site.start]);
-            for instruction in instructions {
-                instruction.encode(&mut code);
-            }
-            copied = site.end;
-        }
-        code.extend_from_slice(&wasm[copied..body.end]);
-        code.encode(&mut data);
-    }
-    data
 }

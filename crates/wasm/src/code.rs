@@ -7,7 +7,9 @@ use wasmtime::{Engine, ExternType, Module, component::Component};
 use crate::bulk_instructions;
 use crate::error::ProgramError;
 use crate::image::Worth;
-use crate::limits::DATA;
+use crate::initial_segments::MostCopied;
+use crate::inventory::Inventory;
+use crate::limits::{DATA, DATA_PAGES, ELEMENT_PAGES, ELEMENTS};
 
 /// The initialiser that a core module without an entry point may export.
 pub const INITIALIZE: &str = "_initialize";
@@ -87,11 +89,27 @@ impl Form {
         matches!(self, Self::Paged | Self::ImageApart)
     }
 
-    /// Bytes of active data segments that the engine may copy when it makes an instance.
-    pub(crate) fn data_bytes(self) -> usize {
-        match self {
-            Self::Whole | Self::ImageShown => DATA.size(),
-            Self::Paged | Self::ImageApart => 0,
+    /// What the engine may copy when it makes the instances of a program with this inventory.
+    pub(crate) fn most_copied(self, inventory: &Inventory) -> MostCopied {
+        let evaluated = inventory.elements + inventory.passive_elements;
+        let by_engine = match self {
+            Self::Whole | Self::ImageShown => inventory.instances <= 1,
+            Self::Paged | Self::ImageApart => false,
+        };
+        MostCopied {
+            data_bytes: if by_engine { DATA.size() } else { 0 },
+            data_pages: if by_engine { DATA_PAGES.most } else { 0 },
+            // Of all instances together.
+            elements: match evaluated <= ELEMENTS.most {
+                true => ELEMENTS.most,
+                false => 0,
+            },
+            element_pages: match inventory.instances <= 1
+                || inventory.segments <= ELEMENT_PAGES.most
+            {
+                true => ELEMENT_PAGES.most,
+                false => 0,
+            },
         }
     }
 

@@ -17,7 +17,7 @@ use crate::data_segments::merge_data_segments;
 use crate::error::ProgramError;
 use crate::exceptions::catch_in_every_frame;
 use crate::image::{Image, take_image};
-use crate::initial_segments::{MostCopied, copy_segments_at_start};
+use crate::initial_segments::copy_segments_at_start;
 use crate::inventory::{Inventory, Survey, survey};
 use crate::limits::{
     COMPONENTS, ELEMENTS, GLOBALS, MAX_DATA_BYTES, MAX_INSTANCES, MAX_PROGRAM_BYTES,
@@ -160,7 +160,6 @@ impl Compiled {
         let _turn = compile_threads::turn();
         let (binary, survey) = checked(bytes)?;
         check_survey(entry, Parser::is_component(&binary), &survey)?;
-        let evaluated = survey.inventory.elements + survey.inventory.passive_elements;
         let (binary, image) = match form.worth() {
             None => (binary, None),
             Some(_) => {
@@ -178,14 +177,7 @@ impl Compiled {
             false => Cow::Borrowed(&*binary),
         };
         let binary = merge_data_segments(&binary)?;
-        let most = MostCopied {
-            data_bytes: form.data_bytes(),
-            elements: match evaluated <= ELEMENTS.most {
-                true => ELEMENTS.most,
-                // Of all instances together.
-                false => 0,
-            },
-        };
+        let most = form.most_copied(&survey.inventory);
         let binary = copy_segments_at_start(&binary, most)?;
         let binary = chunk_bulk_operations(&binary, form.bulk_bytes())?;
         let binary = match form.is_for_paging() {

@@ -1,22 +1,26 @@
 //! Long initial contents of memories and tables, copied by the guest itself.
 //!
 //! The engine copies active segments in a function of its own, where nothing can interrupt the
-//! guest: 48 MiB of data take tens of milliseconds, and 10,000 elements some tenths of one, where the compiler could not
-//! lay them out. So before a module with much of either is compiled, its active segments become others, and its
-//! start function copies them.
+//! guest: 48 MiB of data take tens of milliseconds, 64,000 bytes on a page each 200, for the pages' faults, 10,000
+//! elements some tenths of one, where the compiler could not lay them out, and 1,000 on a page each three. So before a module with much of either is
+//! compiled, its active segments become others, and its start function copies them.
 //!
-//! - Data become passive segments and are copied with `memory.init`, which
-//!   [`bulk_instructions`](crate::bulk_instructions) splits like any other.
+//! - Data become one passive segment, since the engine writes a record of each into every instance, and are copied from
+//!   there with `memory.init`, which [`bulk_instructions`](crate::bulk_instructions) splits like any other; some segments
+//!   in each of several functions.
 //! - Elements become declared segments, and are set one by one, some in each of several functions. Passive segments would
 //!   be no better: the engine evaluates all of their elements when it makes the instance.
 //!
 //! 1. *The meaning stays.* The engine copies elements, then data, and then calls the start function; so does the new
-//!    start function, which then calls the old one. Each segment is dropped after it was copied, as an active one is.
+//!    start function, which then calls the old one. Before that it drops what it has copied from, as active segments are.
 //!    Where elements are copied so, data are too, however few. A segment that does not fit traps before any of it is
 //!    copied.
-//! 2. *Nothing else changes.* One type and some functions are appended, so that no index shifts.
+//! 2. *Nothing else changes.* One type and some functions are appended, so that no index shifts but those of segments of data:
+//!    instructions that name a passive one have its new index, and those that name an active one name what was dropped.
 
 use crate::core_modules::rewrite_core_modules;
+use crate::image::PAGE;
+use crate::in_place::replace_in_place;
 use crate::inventory::is_laid_out;
 use std::borrow::Cow;
 use std::ops::Range;
@@ -24,8 +28,8 @@ use wasm_encoder::{
     BlockType, DataCountSection, DataSection, Encode, Instruction, RawSection, StartSection,
 };
 use wasmparser::{
-    BinaryReaderError, ConstExpr, DataKind, Element, ElementItems, ElementKind, Parser, Payload,
-    TypeRef,
+    BinaryReaderError, ConstExpr, DataKind, Element, ElementItems, ElementKind, Operator, Parser,
+    Payload, TypeRef,
 };
 
 /// What the engine may copy when it makes an instance of a module.
@@ -33,8 +37,13 @@ use wasmparser::{
 pub struct MostCopied {
     /// Bytes of active data segments.
     pub data_bytes: usize,
+    /// Pages of the host that each of them may lie on, one at the least, for all together: the first touch of a page is a
+    /// fault.
+    pub data_pages: u64,
     /// Elements of active segments that the compiler does not lay out.
     pub elements: u64,
+    /// Pages of the host that each of these segments may lie on, for all together.
+    pub element_pages: u64,
 }
 
 /// Rewrites a module, or every core module in a component, if its active segments have more than the engine may copy.
@@ -50,10 +59,48 @@ pub fn copy_segments_at_start(
     rewrite_core_modules(wasm, &mut |module| rewrite_module(module, most))
 }
 
-/// A data segment: its bytes, and if it is active, its memory and where its offset is computed.
+/// A data segment.
 struct Segment<'a> {
-    active: Option<(u32, Range<usize>)>,
+    active: Option<Active>,
     data: &'a [u8],
+}
+
+/// Where an active data segment is copied to.
+struct Active {
+    memory: u32,
+    /// Where the offset is computed.
+    offset: Range<usize>,
+    /// Pages of the host that it may lie on, one at the least.
+    pages: u64,
+}
+
+impl<'a> Segment<'a> {
+    fn of(segment: wasmparser::Data<'a>) -> Result<Self, BinaryReaderError> {
+        let data = segment.data;
+        let active = match segment.kind {
+            DataKind::Passive => None,
+            DataKind::Active {
+                memory_index,
+                offset_expr,
+            } => Some(Active {
+                memory: memory_index,
+                offset: offset_expr.get_binary_reader().range(),
+                pages: pages(&offset_expr, data.len() as u64)?,
+            }),
+        };
+        Ok(Self { active, data })
+    }
+}
+
+/// Pages that so many bytes may lie on.
+fn pages(offset: &ConstExpr<'_>, bytes: u64) -> Result<u64, BinaryReaderError> {
+    let page = PAGE as u64;
+    let mut operators = offset.get_operators_reader();
+    let within = match (operators.read()?, operators.read()?) {
+        (Operator::I32Const { value }, Operator::End) => u64::from(value.cast_unsigned()) % page,
+        _ => page - 1,
+    };
+    Ok((within + bytes).div_ceil(page).max(1))
 }
 
 /// A segment of elements.
@@ -75,8 +122,15 @@ struct ActiveElements<'a> {
     is_laid_out: bool,
 }
 
+/// Bytes of an element in a table of the engine, at most.
+const ELEMENT: u64 = 8;
+
 /// Elements that a function sets.
 const SET_AT_ONCE: usize = 256;
+
+/// Segments of data that a function copies. A guest that is preempted by epochs is so where a function begins, and each
+/// may fault on two pages.
+const COPIED_AT_ONCE: usize = 32;
 
 impl<'a> Elements<'a> {
     fn of(element: Element<'a>, wasm: &[u8], imported_tables: u32) -> Self {
@@ -124,6 +178,12 @@ impl ActiveElements<'_> {
             ElementItems::Functions(items) => items.count(),
             ElementItems::Expressions(_, items) => items.count(),
         }
+    }
+
+    /// Pages of the host that they may lie on, wherever that is, one at the least.
+    fn pages(&self) -> u64 {
+        let page = PAGE as u64;
+        (page - ELEMENT + u64::from(self.count()) * ELEMENT).div_ceil(page)
     }
 
     /// Instructions that leave an element on the stack, for each.
@@ -205,6 +265,8 @@ struct Outline<'a> {
     /// Whether its elements are copied by the guest.
     moves_elements: bool,
     elements: Vec<Elements<'a>>,
+    /// Whether instructions may name segments of data: only where the section that counts them is.
+    is_counted: bool,
     segments: Vec<Segment<'a>>,
 }
 
@@ -235,20 +297,10 @@ impl<'a> Outline<'a> {
                 }
                 Payload::FunctionSection(section) => outline.functions += section.count(),
                 Payload::StartSection { func, .. } => outline.start = Some(func),
+                Payload::DataCountSection { .. } => outline.is_counted = true,
                 Payload::DataSection(section) => {
                     for data in section {
-                        let data = data?;
-                        let active = match &data.kind {
-                            DataKind::Passive => None,
-                            DataKind::Active {
-                                memory_index,
-                                offset_expr,
-                            } => Some((*memory_index, offset_expr.get_binary_reader().range())),
-                        };
-                        outline.segments.push(Segment {
-                            active,
-                            data: data.data,
-                        });
+                        outline.segments.push(Segment::of(data?)?);
                     }
                 }
                 _ => {}
@@ -257,19 +309,28 @@ impl<'a> Outline<'a> {
         Ok(outline)
     }
 
-    fn active_bytes(&self) -> usize {
-        let active = self.segments.iter().filter(|s| s.active.is_some());
-        active.map(|segment| segment.data.len()).sum()
+    fn active(&self) -> impl Iterator<Item = (&Active, &'a [u8])> {
+        let segments = self.segments.iter();
+        segments.filter_map(|segment| Some((segment.active.as_ref()?, segment.data)))
     }
 
-    /// Elements that the engine copies: the compiler lays out those before the first that it cannot.
-    fn copied_elements(&self) -> u64 {
-        let active = self
-            .elements
-            .iter()
-            .filter_map(|segment| segment.active.as_ref());
-        let copied = active.skip_while(|active| active.is_laid_out);
-        copied.map(|active| u64::from(active.count())).sum()
+    /// Whether the engine may copy its data.
+    fn has_few_data(&self, most: MostCopied) -> bool {
+        let bytes: usize = self.active().map(|(_, data)| data.len()).sum();
+        let pages: u64 = self.active().map(|(active, _)| active.pages).sum();
+        bytes <= most.data_bytes && pages <= most.data_pages
+    }
+
+    /// Whether the engine may copy its elements: the compiler lays out those before the first that it cannot.
+    fn has_few_elements(&self, most: MostCopied) -> bool {
+        let segments = self.elements.iter();
+        let active = segments.filter_map(|segment| segment.active.as_ref());
+        let (mut elements, mut pages) = (0, 0);
+        for active in active.skip_while(|active| active.is_laid_out) {
+            elements += u64::from(active.count());
+            pages += active.pages();
+        }
+        elements <= most.elements && pages <= most.element_pages
     }
 
     /// The new functions: the start function is the last one.
@@ -286,22 +347,15 @@ impl<'a> Outline<'a> {
                 bodies.push(setting);
             }
         }
-        for (index, segment) in (0..).zip(&self.segments) {
-            let Some((memory, offset)) = &segment.active else {
-                continue;
-            };
-            body.extend_from_slice(instructions(wasm, offset.clone()));
-            for instruction in [
-                Instruction::I32Const(0),
-                Instruction::I32Const((segment.data.len() as u32).cast_signed()),
-                Instruction::MemoryInit {
-                    mem: *memory,
-                    data_index: index,
-                },
-                Instruction::DataDrop(index),
-            ] {
-                instruction.encode(&mut body);
-            }
+        let active: Vec<_> = self.active().collect();
+        let mut from = 0;
+        for copied in active.chunks(COPIED_AT_ONCE) {
+            let function = self.functions + bodies.len() as u32;
+            Instruction::Call(function).encode(&mut body);
+            bodies.push(self.copying(wasm, copied, &mut from));
+        }
+        if !active.is_empty() {
+            Instruction::DataDrop(self.packed()).encode(&mut body);
         }
         if let Some(start) = self.start {
             Instruction::Call(start).encode(&mut body);
@@ -328,13 +382,85 @@ impl<'a> Outline<'a> {
         section
     }
 
+    /// The body of a function that copies some segments, the first of them `from` this byte of what is packed.
+    fn copying(&self, wasm: &[u8], segments: &[(&Active, &[u8])], from: &mut u32) -> Vec<u8> {
+        // No locals.
+        let mut body = vec![0];
+        for (active, data) in segments {
+            let bytes = data.len() as u32;
+            body.extend_from_slice(instructions(wasm, active.offset.clone()));
+            for instruction in [
+                Instruction::I32Const(from.cast_signed()),
+                Instruction::I32Const(bytes.cast_signed()),
+                Instruction::MemoryInit {
+                    mem: active.memory,
+                    data_index: self.packed(),
+                },
+            ] {
+                instruction.encode(&mut body);
+            }
+            *from += bytes;
+        }
+        Instruction::End.encode(&mut body);
+        body
+    }
+
+    /// The index of the segment that has all active ones: it follows the passive ones.
+    fn packed(&self) -> u32 {
+        let passive = self.segments.iter().filter(|it| it.active.is_none());
+        passive.count() as u32
+    }
+
+    /// The new index of each segment.
+    fn new_indices(&self) -> Vec<u32> {
+        let (packed, mut next) = (self.packed(), 0..);
+        let index = |segment: &Segment<'_>| match segment.active {
+            Some(_) => packed,
+            None => next.next().unwrap_or(packed),
+        };
+        self.segments.iter().map(index).collect()
+    }
+
     fn passive(&self) -> DataSection {
         let mut section = DataSection::new();
-        for segment in &self.segments {
+        for segment in self.segments.iter().filter(|it| it.active.is_none()) {
             section.passive(segment.data.iter().copied());
+        }
+        if self.active().next().is_some() {
+            section.passive(
+                self.active()
+                    .flat_map(|(_, data)| data.iter().copied())
+                    .collect::<Vec<_>>(),
+            );
         }
         section
     }
+
+    fn passive_count(&self) -> u32 {
+        self.packed() + u32::from(self.active().next().is_some())
+    }
+}
+
+/// A module whose instructions name segments of data by new indices.
+fn with_new_indices<'a>(
+    wasm: &'a [u8],
+    outline: &Outline<'_>,
+) -> Result<Cow<'a, [u8]>, BinaryReaderError> {
+    let new = outline.new_indices();
+    let renamed = |index: u32| {
+        let new = *new.get(index as usize)?;
+        (new != index).then_some(new)
+    };
+    replace_in_place(wasm, |operator| {
+        Some(vec![match *operator {
+            Operator::MemoryInit { data_index, mem } => Instruction::MemoryInit {
+                mem,
+                data_index: renamed(data_index)?,
+            },
+            Operator::DataDrop { data_index } => Instruction::DataDrop(renamed(data_index)?),
+            _ => return None,
+        }])
+    })
 }
 
 /// The sections that are written anew.
@@ -380,10 +506,21 @@ const fn place(id: u8) -> u8 {
 
 fn rewrite_module(wasm: &[u8], most: MostCopied) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
     let mut outline = Outline::of(wasm)?;
-    outline.moves_elements = outline.copied_elements() > most.elements;
-    if !outline.moves_elements && outline.active_bytes() <= most.data_bytes {
+    outline.moves_elements = !outline.has_few_elements(most);
+    if !outline.moves_elements && outline.has_few_data(most) {
         return Ok(wasm.into());
     }
+    let renamed = match outline.is_counted {
+        true => with_new_indices(wasm, &outline)?,
+        false => wasm.into(),
+    };
+    let mut again = Outline::of(&renamed)?;
+    again.moves_elements = outline.moves_elements;
+    Ok(Cow::Owned(moved(&renamed, &again)?))
+}
+
+/// The module whose start function copies its segments.
+fn moved(wasm: &[u8], outline: &Outline<'_>) -> Result<Vec<u8>, BinaryReaderError> {
     let bodies = outline.new_bodies(wasm)?;
     let mut module = wasm_encoder::Module::new();
     let mut pending = New::ALL.into_iter().peekable();
@@ -397,7 +534,7 @@ fn rewrite_module(wasm: &[u8], most: MostCopied) -> Result<Cow<'_, [u8]>, Binary
             && let Some(new) = pending.next_if(|new| place(new.id()) <= place(id))
         {
             let old = (new.id() == id).then(|| &wasm[range.clone()]);
-            emit(&mut module, new, old, &outline, &bodies)?;
+            emit(&mut module, new, old, outline, &bodies)?;
         }
         match id {
             9 if outline.moves_elements => {
@@ -413,9 +550,9 @@ fn rewrite_module(wasm: &[u8], most: MostCopied) -> Result<Cow<'_, [u8]>, Binary
         };
     }
     for new in pending {
-        emit(&mut module, new, None, &outline, &bodies)?;
+        emit(&mut module, new, None, outline, &bodies)?;
     }
-    Ok(module.finish().into())
+    Ok(module.finish())
 }
 
 /// Writes a section: what was there, and what is new.
@@ -437,7 +574,7 @@ fn emit(
         }
         New::DataCount => {
             module.section(&DataCountSection {
-                count: outline.segments.len() as u32,
+                count: outline.passive_count(),
             });
             return Ok(());
         }
@@ -475,7 +612,9 @@ mod tests {
 
     const MOST: MostCopied = MostCopied {
         data_bytes: 64 << 10,
+        data_pages: 17,
         elements: 3,
+        element_pages: 4,
     };
 
     /// The active and passive segments of a module, and whether it has a start function.
@@ -518,6 +657,33 @@ mod tests {
     }
 
     #[test]
+    fn the_engine_copies_to_few_pages_however_short_the_data_are() {
+        let module = |segments: &str| {
+            let text =
+                format!("(module (import \"a\" \"g\" (global $g i32)) (memory 100) {segments})");
+            let wasm = wat::parse_str(text).expect("a module");
+            let rewritten = copy_segments_at_start(&wasm, MOST).expect("well-formed");
+            Validator::new().validate_all(&rewritten).expect("valid");
+            outline(&rewritten)
+        };
+        let scattered = |count: usize, data: &str| -> String {
+            let place = |at: usize| format!("(data (i32.const {}) \"{data}\")", at * 4096);
+            (0..count).map(place).collect()
+        };
+        assert_eq!(module(&scattered(17, "x")), (17, 0, false));
+        assert_eq!(module(&scattered(18, "x")), (0, 1, true));
+        // The engine looks at empty ones, too.
+        assert_eq!(module(&scattered(18, "")), (0, 1, true));
+        // On two pages each.
+        let across = "(data (i32.const 4095) \"xy\")";
+        assert_eq!(module(&across.repeat(8)), (8, 0, false));
+        assert_eq!(module(&across.repeat(9)), (0, 1, true));
+        // Wherever they are.
+        let computed = "(data (global.get $g) \"xy\")";
+        assert_eq!(module(&computed.repeat(9)), (0, 1, true));
+    }
+
+    #[test]
     fn what_is_short_is_left_as_it_is() {
         let wasm = wat::parse_str("(module (memory 1) (data (i32.const 0) \"short\"))");
         let wasm = wasm.expect("a module");
@@ -526,7 +692,7 @@ mod tests {
     }
 
     /// The active, passive and declared segments of elements.
-    fn elements(wasm: &[u8]) -> (usize, usize, usize) {
+    fn elements_of(wasm: &[u8]) -> (usize, usize, usize) {
         let mut found = (0, 0, 0);
         for payload in Parser::new(0).parse_all(wasm) {
             if let Payload::ElementSection(section) = payload.expect("well-formed") {
@@ -575,12 +741,40 @@ mod tests {
             let wasm = wat::parse_str(&text).expect("a module");
             let rewritten = copy_segments_at_start(&wasm, MOST).expect("well-formed");
             Validator::new().validate_all(&rewritten).expect(active);
-            assert_eq!(elements(&rewritten), expected, "{active}");
+            assert_eq!(elements_of(&rewritten), expected, "{active}");
             // Data follow elements, as few as they are.
             let moved = expected.0 == 0;
             let data = (usize::from(!moved), usize::from(moved), moved);
             assert_eq!(outline(&rewritten), data, "{active}");
         }
+    }
+
+    #[test]
+    fn the_engine_copies_to_few_pages_of_a_table_however_few_the_elements_are() {
+        let most = MostCopied {
+            elements: 4096,
+            element_pages: 17,
+            ..MOST
+        };
+        let module = |count: usize, elements: &str| {
+            let segment = |at: usize| {
+                let at = at * 512;
+                format!("(elem (offset (i32.add (i32.const {at}) (i32.const 7))) func {elements})")
+            };
+            let segments: String = (0..count).map(segment).collect();
+            let wasm = wat::parse_str(format!(
+                "(module (table 20000 funcref) (func $f) {segments})"
+            ));
+            let wasm = wasm.expect("a module");
+            let rewritten = copy_segments_at_start(&wasm, most).expect("well-formed");
+            Validator::new().validate_all(&rewritten).expect("valid");
+            elements_of(&rewritten)
+        };
+        assert_eq!(module(17, "$f"), (17, 0, 0));
+        assert_eq!(module(18, "$f"), (0, 0, 18));
+        // Some of them may lie on two.
+        assert_eq!(module(8, "$f $f"), (8, 0, 0));
+        assert_eq!(module(9, "$f $f"), (0, 0, 9));
     }
 
     #[test]
@@ -590,6 +784,6 @@ mod tests {
         let wasm = wat::parse_str(text).expect("a module");
         let rewritten = copy_segments_at_start(&wasm, MOST).expect("well-formed");
         Validator::new().validate_all(&rewritten).expect("valid");
-        assert_eq!(elements(&rewritten), (0, 0, 1));
+        assert_eq!(elements_of(&rewritten), (0, 0, 1));
     }
 }

@@ -24,7 +24,7 @@
 //! | what is not offered | `refused`; what is: [`features`]; the refusal as an error: [`error`] |
 //! | what instantiating a program takes | [`inventory`] |
 //! | strings between components | `composed` |
-//! | rewriting modules, wherever they are | `core_modules`, `sections`; instructions that become calls: `replaced` |
+//! | rewriting modules, wherever they are | `core_modules`, `sections`; instructions that become others: `in_place`; that become calls: `replaced` |
 //! | rewritten: bulk instructions, long initial memory and tables | [`bulk_instructions`], [`data_segments`], [`initial_segments`] |
 //! | rewritten for tenants that page: what the host visits is touched before | `touches` |
 //! | rewritten: exceptions, waits, names | [`exceptions`], `atomics`, `long_names`; handlers that are reached: `handlers` |
@@ -45,6 +45,7 @@ pub mod exceptions;
 pub mod features;
 mod handlers;
 pub mod image;
+mod in_place;
 pub mod initial_segments;
 pub mod inventory;
 mod known_files;

@@ -85,9 +85,16 @@ pub const MAX_SET_ELEMENTS: u64 = 64 << 10;
 /// Bytes of active data segments that the engine copies for one module; more are copied by the guest.
 pub const DATA: Cap = Cap::new("bytes", 64 * KIB, Beyond::Steps);
 
+/// Pages of the host that these may lie on, one for each at the least: the first touch of each is a fault. 64 KiB in one piece lie on
+/// as many. The data of programs of several instances are all copied by the guest.
+pub const DATA_PAGES: Cap = Cap::new("pages of data", 17, Beyond::Steps);
+
 /// Elements of active segments that the engine copies for one program. More are copied by the
 /// [start function](crate::initial_segments).
 pub const ELEMENTS: Cap = Cap::new("elements", TABLE_CHUNK as u64, Beyond::Steps);
+
+/// Pages of the host that these segments may lie on, one for each at the least, as [`DATA_PAGES`].
+pub const ELEMENT_PAGES: Cap = Cap::new("pages of elements", 17, Beyond::Steps);
 
 /// Most bytes for a string that one component passes to another one, in UTF-8: the engine copies it in one step.
 pub const STRING: Cap = Cap::new(

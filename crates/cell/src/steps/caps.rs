@@ -4,7 +4,8 @@
 use leasehold_lease::{STRINGS_BYTES, STRINGS_MOST};
 use leasehold_wasm::bulk_instructions::{CHUNK, TABLE_CHUNK};
 pub use leasehold_wasm::limits::{
-    Beyond, COMPONENTS, Cap, DATA, ELEMENTS, GLOBALS, HANDLERS, NAME, SEGMENTS, STRING, WIDE_STRING,
+    Beyond, COMPONENTS, Cap, DATA, DATA_PAGES, ELEMENT_PAGES, ELEMENTS, GLOBALS, HANDLERS, NAME,
+    SEGMENTS, STRING, WIDE_STRING,
 };
 
 const KIB: u64 = 1024;
