@@ -168,8 +168,9 @@ mod tests {
         // One that is there has place, and so has another order for one that has some.
         orders.give("shop", Order::Stop);
         assert_eq!(orders.since(before, "shop"), Some(Order::Stop));
+        let deleted = orders.now();
         assert_eq!(orders.give_perhaps("t0", Order::Stop), Ok(()));
-        assert_eq!(orders.since(before, "t0"), Some(Order::Stop));
+        assert_eq!(orders.since(deleted, "t0"), Some(Order::Stop));
         orders.forget();
         assert_eq!(orders.give_perhaps("more", Order::Delete), Ok(()));
     }
