@@ -92,13 +92,15 @@ impl Form {
     /// What the engine may copy when it makes the instances of a program with this inventory.
     pub(crate) fn most_copied(self, inventory: &Inventory) -> MostCopied {
         let evaluated = inventory.elements + inventory.passive_elements;
-        let by_engine = match self {
-            Self::Whole | Self::ImageShown => inventory.instances <= 1,
-            Self::Paged | Self::ImageApart => false,
+        // The engine makes all instances in one step: each has its share of what it may copy.
+        let shares = inventory.instances.max(1);
+        let (data_bytes, data_pages) = match self {
+            Self::Whole | Self::ImageShown => (DATA.most / shares, DATA_PAGES.most / shares),
+            Self::Paged | Self::ImageApart => (0, 0),
         };
         MostCopied {
-            data_bytes: if by_engine { DATA.size() } else { 0 },
-            data_pages: if by_engine { DATA_PAGES.most } else { 0 },
+            data_bytes: data_bytes as usize,
+            data_pages,
             // Of all instances together.
             elements: match evaluated <= ELEMENTS.most {
                 true => ELEMENTS.most,

@@ -82,11 +82,11 @@ const KIB: u64 = 1024;
 /// out: each is some bytes of code.
 pub const MAX_SET_ELEMENTS: u64 = 64 << 10;
 
-/// Bytes of active data segments that the engine copies for one module; more are copied by the guest.
+/// Bytes of active data segments that the engine copies for one program; more are copied by the guest.
 pub const DATA: Cap = Cap::new("bytes", 64 * KIB, Beyond::Steps);
 
 /// Pages of the host that these may lie on, one for each at the least: the first touch of each is a fault. 64 KiB in one piece lie on
-/// as many. The data of programs of several instances are all copied by the guest.
+/// as many. Each instance of a program of several has its share of this.
 pub const DATA_PAGES: Cap = Cap::new("pages of data", 17, Beyond::Steps);
 
 /// Elements of active segments that the engine copies for one program. More are copied by the
