@@ -27,7 +27,7 @@ use leasehold_crossing::Asked;
 use leasehold_kernel::{End, ExecutionId, TenantId};
 use leasehold_reclaim::{Progress, Statement};
 use leasehold_reserve::Supply;
-use leasehold_slots::range_pool::STEP_PAGES;
+use leasehold_slots::range_pool::{Keeper, STEP_PAGES};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 
@@ -82,7 +82,9 @@ pub(crate) struct Ending {
     tenancy: Option<Tenancy>,
     /// The files of a top-level tenant.
     files: Option<Arc<Account>>,
-    /// Whether all of them are closed.
+    /// The keeper of memories that no execution uses.
+    keeper: Option<Keeper>,
+    /// Whether all of its files are closed.
     is_closed: bool,
     /// The refusals of its lease, if it is a top-level tenant.
     refusals: Vec<Refusal>,
@@ -111,6 +113,8 @@ pub(crate) struct Belongings {
     /// How it used its memory.
     pub(crate) memory: MemoryUse,
     pub(crate) files: Option<Arc<Account>>,
+    /// The keeper of memories that no execution uses, of a top-level tenant that answers requests.
+    pub(crate) keeper: Option<Keeper>,
 }
 
 /// Transfers an execution's holdings to the end of its tenant.
@@ -140,6 +144,7 @@ impl Ending {
             tenancy,
             memory,
             files,
+            keeper,
         }: Belongings,
     ) -> Option<Self> {
         let _step = begin(step!("cell", "end: begin"));
@@ -182,6 +187,7 @@ impl Ending {
             dirty: DirtyRanges::default(),
             tenancy,
             files,
+            keeper,
             is_closed: false,
             refusals,
             memory,
@@ -239,6 +245,9 @@ impl Ending {
             }
             let resident = self.memory.paging.map(|(account, _)| account.owned);
             self.pages += u64::from(resident.unwrap_or(0));
+        }
+        if let Some(keeper) = self.keeper.take() {
+            pools.cool(keeper, 0, &mut self.dirty);
         }
         self.reusable = Elapsed {
             wall_ns: self.since_asked(monotonic_ns()),

@@ -37,6 +37,8 @@ use leasehold_crossing::OutputTime;
 use leasehold_kernel::{Errno, TenantId};
 use leasehold_preempt::{self as preempt, Preemption};
 use leasehold_reclaim::GroupId;
+use leasehold_slots::address_range::PAGE;
+use leasehold_slots::range_pool::Keeper;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -156,6 +158,16 @@ impl ExecutionTemplate {
         self.assemble_as(tenant, execution, env_builder.finish(), worker)
     }
 
+    /// The keeper of the memories of such executions when those have ended, and the pages of each; `None` if their contents
+    /// are not shown in them.
+    pub(crate) fn kept_memory(&self, tenant: TenantId) -> Option<(Keeper, u64)> {
+        let root = root_of(tenant).ok()?;
+        let keeper = Keeper(account_of(root).ok()?.number());
+        let is_shown = self.program.image().is_some() && !self.program.is_for_paging();
+        let bytes = self.program.inventory().memory_bytes;
+        is_shown.then_some((keeper, bytes.div_ceil(PAGE as u64)))
+    }
+
     /// Gives the top-level tenant more of the frames that its lease was promised; true if it has all.
     ///
     /// # Errors
@@ -244,6 +256,7 @@ impl ExecutionTemplate {
         let call_bytes = self.limits.call_bytes;
         let root = root_of(tenant)?;
         let account = account_of(root)?;
+        let keeper = Keeper(account.number());
         let imports = match self.program.code() {
             Code::Module(_) => Imports::none(),
             Code::Component(_) => {
@@ -270,7 +283,7 @@ impl ExecutionTemplate {
         };
         let prepared = self.program.prepared_for(&self.engine.engine).cloned();
         let prepared = prepared.ok_or(Errno::Invalid)?;
-        let limiter = Limiter::new(
+        let mut limiter = Limiter::new(
             tenant,
             execution,
             root,
@@ -285,6 +298,9 @@ impl ExecutionTemplate {
                 table_elements: inventory.table_elements,
             },
         );
+        if worker.is_some() && local::with(|local| local.kernel.group_of(tenant)) == Ok(root) {
+            limiter.keep_for(keeper);
+        }
         let pages = limiter.pages();
         let is_called = self.program.is_called();
         let mut guest = Guest::new(

@@ -22,6 +22,7 @@ mod reserved_ends;
 mod roots;
 mod serving;
 mod waiting;
+mod warm;
 
 use crate::clock::monotonic_ns;
 use crate::command::Command;

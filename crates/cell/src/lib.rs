@@ -47,7 +47,7 @@
 //! | what a guest calls: kernel objects, WASI, files | `abi`, `wasi`, `host`; requests: `serving`, each in a tenant of its own: `request_tenant`; calls of its exports: `calls`, `call_bytes` |
 //! | host steps: the table, the caps, the watch | [`steps`] |
 //! | charges outside of the arena, and limits for a tenant in total | `meter`, `limiter`, `share`, `mappings` |
-//! | arenas, linear memories, stacks | `arena_backing`, [`memory`], `pools` |
+//! | arenas, linear memories, stacks | `arena_backing`, [`memory`], `pools`; kept for requests: `warm_memories` |
 //! | the end of a tenant, and its bound | `ending`, `ended`, `pace`, `discarded`, `kill_bound` |
 //! | what an end costs on this host | [`calibrate`], [`profile`], `confidence`; compared with what ends took: `drift` |
 //! | the process: heap, system calls, files of the user, text on terminals | `heap`, `system`, [`user_files`], `shown` |
@@ -138,6 +138,7 @@ mod surroundings;
 mod system;
 pub mod user_files;
 mod wake_priority;
+mod warm_memories;
 mod wasi;
 mod worker;
 

@@ -13,6 +13,7 @@ use crate::steps::watch::mark_instruction;
 use leasehold_kernel::{Errno, TenantId};
 use leasehold_reclaim::GroupId;
 use leasehold_slots::address_range::PAGE;
+use leasehold_slots::range_pool::Keeper;
 use leasehold_wasm::image::Image;
 use wasmtime::{ResourceLimiter, Result};
 
@@ -34,6 +35,8 @@ pub(crate) struct Limiter {
     image: Option<Image>,
     /// Its memory, if that has been made before the engine asks for it.
     ahead: Option<Ahead>,
+    /// The keeper of its memory when the execution has ended.
+    keeper: Option<Keeper>,
     instances: usize,
     /// The charged objects that are still to be made when the program is instantiated.
     initial: Initial,
@@ -113,12 +116,18 @@ impl Limiter {
             page: memory::page_class(root),
             image,
             ahead: None,
+            keeper: None,
             instances,
             initial,
             pending: Growth::default(),
             refused: None,
             has_started: false,
         }
+    }
+
+    /// Has the memory with the image kept when the execution has ended.
+    pub(crate) fn keep_for(&mut self, keeper: Keeper) {
+        self.keeper = Some(keeper);
     }
 
     /// The group of the top-level tenant.
@@ -201,7 +210,7 @@ impl ResourceLimiter for Limiter {
             let is_of_image = desired > 0 && desired as u64 == self.initial.memory_bytes;
             let image = self.image.clone().filter(|_| is_of_image);
             let ahead = self.ahead.take_if(|_| is_of_image);
-            memory::for_tenant(self.root, image, ahead);
+            memory::for_tenant(self.root, image, ahead, self.keeper);
         }
         if current == 0 && self.initial.take_memory(desired as u64) {
             return Ok(true);

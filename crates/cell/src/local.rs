@@ -136,6 +136,9 @@ pub(crate) fn call<R>(f: impl FnOnce(&mut CellKernel) -> R) -> R {
     result
 }
 
+/// The part of a tenant's budget that pays for memories which nothing uses.
+const UNUSED_PART: u64 = 8;
+
 /// The holdings of executions, by class, and their linear memory. They are given back to the tenant
 /// when an execution ends before it, or to the tenant's ancestors when it ends.
 #[derive(Debug, Clone, Copy, Default)]
@@ -299,6 +302,55 @@ impl Local {
         Ok(())
     }
 
+    /// What a memory of `pages` pages is charged, ns at the profile's price.
+    fn unused_ns(&self, pages: u64) -> u64 {
+        let parts = [(Held::Memory, 1), (Held::MemoryPage, pages)];
+        let groups = self.kernel.groups();
+        let each_ps = |(held, n)| groups.price_ps(self.meter.class(held)).saturating_mul(n);
+        parts.map(each_ps).iter().sum::<u64>().div_ceil(1_000)
+    }
+
+    /// Whether a top-level tenant has a place that it was promised, and does not use.
+    pub(crate) fn has_promised(&self, tenant: TenantId) -> bool {
+        let root = self.kernel.group_of(tenant);
+        root.is_ok_and(|root| self.shares.promised(root) > 0)
+    }
+
+    /// For how many memories of `pages` pages that nothing uses an eighth of a top-level tenant's budget pays; none if it
+    /// was promised no places.
+    pub(crate) fn most_unused(&self, tenant: TenantId, pages: u64) -> u64 {
+        match self.kernel.account(tenant) {
+            Ok(account) if self.has_promised(tenant) => {
+                account.budget_ns / UNUSED_PART / self.unused_ns(pages).max(1)
+            }
+            _ => 0,
+        }
+    }
+
+    /// Charges a top-level tenant for a memory of `pages` pages that nothing uses, as one of `execution`'s. False, and
+    /// nothing is charged, if it has less left or no place that it was promised. No refusal is recorded.
+    pub(crate) fn hold_unused(&mut self, tenant: TenantId, execution: u64, pages: u64) -> bool {
+        let left_ns = self
+            .kernel
+            .account(tenant)
+            .map_or(0, |account| account.left_ns);
+        if self.unused_ns(pages) > left_ns || !self.has_promised(tenant) {
+            return false;
+        }
+        let held = |(held, n)| self.hold(tenant, execution, held, n);
+        let charged = [(Held::Memory, 1), (Held::MemoryPage, pages)]
+            .into_iter()
+            .try_for_each(held);
+        debug_assert_eq!(charged, Ok(()), "there was enough");
+        charged.is_ok()
+    }
+
+    /// Takes back the charge for a memory that was [held unused](Self::hold_unused).
+    pub(crate) fn release_unused(&mut self, tenant: TenantId, execution: u64, pages: u64) {
+        self.release(tenant, execution, Held::Memory, 1);
+        self.release(tenant, execution, Held::MemoryPage, pages);
+    }
+
     /// Records that a reservation of a top-level tenant refused something, for which `enough` would have been enough.
     pub(crate) fn record(&self, root: GroupId, reservation: Reservation, enough: u64) {
         if let Some(account) = self.files.get(&root) {
@@ -340,6 +392,12 @@ impl Local {
         let root = self.kernel.groups().root_of(group)?;
         let account = self.files.get(&root)?;
         account.refusals().first(Reservation::Budget)
+    }
+
+    /// How often the reclamation budget of a living tenant has refused something.
+    pub(crate) fn budget_refusals(&self, tenant: TenantId) -> u64 {
+        let account = self.root_of(tenant).and_then(|root| self.files.get(&root));
+        account.map_or(0, |account| account.refusals().times(Reservation::Budget))
     }
 
     /// Refunds the charge for something that is no longer held, or was not allocated.

@@ -3,7 +3,7 @@
 
 use crate::heap::Blocks;
 use crate::memory::{self, Left, Memories, Tenancy};
-use leasehold_slots::range_pool::{Claim, Retried, STEP_PAGES};
+use leasehold_slots::range_pool::{Claim, Keeper, Retried, STEP_PAGES};
 use leasehold_slots::slot::SlotPool;
 use leasehold_slots::stack::StackPool;
 use leasehold_slots::stack_class::StackClass;
@@ -90,13 +90,35 @@ impl Pools {
     ///
     /// All programs of a cell run and are dropped on its thread, one tenant's at a time: so what
     /// was left behind meanwhile is that tenant's.
+    /// Of memories that could be [kept](Self::claim_keeping) none is.
     pub(crate) fn claim(&self, dirty: &mut DirtyRanges) {
+        self.claim_keeping(dirty);
+        self.forgo(dirty);
+    }
+
+    /// The same, but memories whose [`Keeper`] wants them are restored, and are then warm.
+    pub(crate) fn claim_keeping(&self, dirty: &mut DirtyRanges) {
         self.slots.claim(&mut dirty.slots);
         for (stacks, claim) in self.stacks(&mut dirty.stacks) {
             stacks.claim(claim);
         }
         memory::claim(&mut dirty.paged);
         dirty.blocks.claim();
+    }
+
+    /// Has memories among the remains cleaned that were to be kept.
+    pub(crate) fn forgo(&self, dirty: &DirtyRanges) {
+        self.slots.forgo(&dirty.slots);
+    }
+
+    /// How many memories are warm for a keeper.
+    pub(crate) fn warm(&self, keeper: Keeper) -> usize {
+        self.slots.warm(keeper)
+    }
+
+    /// Adds to the remains what is warm for a keeper beyond `most` memories.
+    pub(crate) fn cool(&self, keeper: Keeper, most: usize, dirty: &mut DirtyRanges) {
+        self.slots.cool(keeper, most, &mut dirty.slots);
     }
 
     /// Takes one step in cleaning what the system refused to clean; returns true if it did.

@@ -70,6 +70,11 @@ impl Refusals {
         }
     }
 
+    /// How many requests it has refused.
+    pub(crate) fn times(&self, reservation: Reservation) -> u64 {
+        self.0[reservation as usize].times.load(Ordering::Acquire)
+    }
+
     /// The amount that would have sufficed for the first refused request, if there was one.
     pub(crate) fn first(&self, reservation: Reservation) -> Option<u64> {
         let count = &self.0[reservation as usize];

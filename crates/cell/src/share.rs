@@ -168,6 +168,11 @@ impl Shares {
         Ok(())
     }
 
+    /// How many places a tenant has been promised and does not have: no other tenant can take them.
+    pub(crate) fn promised(&self, root: GroupId) -> u64 {
+        self.trees.get(&root).map_or(0, Tree::unmet)
+    }
+
     /// Returns the shares that `n` of a class took; does nothing once the tenant has ended.
     pub(crate) fn give(&mut self, root: GroupId, held: Held, n: u64) {
         if let Some(tree) = self.trees.get_mut(&root) {

@@ -221,6 +221,15 @@ impl<B: Backing, L: Copy> Groups<B, L> {
         Ok(())
     }
 
+    /// The charge for a unit of a resource, in picoseconds.
+    ///
+    /// # Panics
+    /// If the resource was registered with another `Groups`.
+    #[inline]
+    pub fn price_ps(&self, resource: Resource) -> u64 {
+        self.classes.ps(self.classes.resource(resource))
+    }
+
     /// Takes back the charge for `n` units of a resource, or for as many as are charged. Does
     /// nothing if the group has ended.
     ///

@@ -8,12 +8,13 @@ use std::io;
 use std::ptr::NonNull;
 
 use leasehold_door::{Call, pass};
+use rustix::io::pread;
 use rustix::mm::{
     Advice, MapFlags, MprotectFlags, ProtFlags, madvise, mmap, mmap_anonymous, mprotect, munmap,
 };
 
 use crate::contents::Contents;
-use crate::present::Present;
+use crate::present::{Presence, Present};
 
 /// Host page size assumed throughout: that of x86-64 and of stock arm64 kernels.
 pub const PAGE: usize = 4096;
@@ -242,16 +243,8 @@ impl AddressRange {
         for run in found[..done].chunk_by(|a, b| a & 1 == b & 1) {
             let length = run.len() * PAGE;
             if run[0] & 1 == 1 {
-                // SAFETY: resident, accessible and unused, by contract; aligned to a page.
-                let words = unsafe {
-                    let start = self.range(at, length).cast::<u64>();
-                    std::slice::from_raw_parts_mut(start, length / size_of::<u64>())
-                };
-                for page in words.chunks_exact_mut(PAGE / size_of::<u64>()) {
-                    if page.iter().any(|&word| word != 0) {
-                        page.fill(0);
-                    }
-                }
+                // SAFETY: resident, by what was found; accessible and unused, by contract.
+                unsafe { self.zero(at, length) };
             } else {
                 // Without memory, but perhaps in the swap area.
                 self.discard(at, length)?;
@@ -259,6 +252,67 @@ impl AddressRange {
             at += length;
         }
         Ok(done * PAGE)
+    }
+
+    /// Overwrites those of some pages with zeros that hold anything else. Never faults.
+    ///
+    /// # Safety
+    ///
+    /// These pages are resident, unused and accessible.
+    pub(crate) unsafe fn zero(&self, offset: usize, bytes: usize) {
+        // SAFETY: by contract; aligned to a page.
+        let words = unsafe {
+            let start = self.range(offset, bytes).cast::<u64>();
+            std::slice::from_raw_parts_mut(start, bytes / size_of::<u64>())
+        };
+        for page in words.chunks_exact_mut(PAGE / size_of::<u64>()) {
+            if page.iter().any(|&word| word != 0) {
+                page.fill(0);
+            }
+        }
+    }
+
+    /// Overwrites pages with those that a file has from byte `from` on: about 0.15 µs a page, and a system call.
+    ///
+    /// # Errors
+    ///
+    /// The system's; `UnexpectedEof` if the file has fewer. Then the pages hold anything.
+    ///
+    /// # Safety
+    ///
+    /// These pages are resident, unused and accessible.
+    pub(crate) unsafe fn read_back(
+        &self,
+        offset: usize,
+        bytes: usize,
+        contents: &Contents,
+        from: usize,
+    ) -> io::Result<()> {
+        pass(Call::Load)?;
+        // SAFETY: by contract.
+        let to = unsafe {
+            std::slice::from_raw_parts_mut(self.range(offset, bytes).cast::<u8>(), bytes)
+        };
+        match pread(contents.file(), to, from as u64)? {
+            read if read == bytes => Ok(()),
+            _ => Err(io::ErrorKind::UnexpectedEof.into()),
+        }
+    }
+
+    /// What is there of at most [`LOOK_PAGES`] pages.
+    ///
+    /// # Errors
+    ///
+    /// The system's; `Unsupported` if it does not tell.
+    pub(crate) fn presence<'a>(
+        &self,
+        offset: usize,
+        bytes: usize,
+        found: &'a mut [Presence; LOOK_PAGES],
+    ) -> io::Result<&'a [Presence]> {
+        let start = self.range(offset, bytes);
+        pass(Call::Look)?;
+        Present::of_process().look(start.addr(), bytes, found)
     }
 
     /// How many of at most [`LOOK_PAGES`] pages have memory or show a page of a file; `None` if the system does not tell.

@@ -1,9 +1,11 @@
-//! Makes dirty memory read as zero again, in bounded steps.
+//! Makes dirty memory read as zero again, or as what was shown in it, in bounded steps.
 
 use std::io;
 use std::ops::Range;
 
-use crate::address_range::{AddressRange, BLOCK, PAGE};
+use crate::address_range::{AddressRange, BLOCK, LOOK_PAGES, PAGE};
+use crate::present::Presence;
+use crate::restoring::{Action, Restoring};
 use crate::taken::Taken;
 
 /// The accessible part of a range that its last user has given up.
@@ -23,6 +25,8 @@ pub(crate) struct Dirty {
     /// Where pages of a file are shown, if they are in the range. It is mapped anew then, block by block, and not only made
     /// inaccessible: what is left and right of a file has no pages in common, and would never be one mapping again.
     shown: Option<Range<usize>>,
+    /// What is to be in the part that is overwritten, if not zeros alone.
+    restoring: Option<Restoring>,
 }
 
 /// Pages that show a file or have a copy, of which a step gives back so many at the most: 20 to 40 µs.
@@ -42,6 +46,7 @@ impl Dirty {
             clear,
             forbidden: None,
             shown: None,
+            restoring: None,
         }
     }
 
@@ -55,6 +60,7 @@ impl Dirty {
             clear,
             forbidden: Some(end),
             shown: None,
+            restoring: None,
         }
     }
 
@@ -66,6 +72,28 @@ impl Dirty {
         Dirty {
             shown: Some(shown),
             ..Self::leaving(taken, 0)
+        }
+    }
+
+    /// Memory of which only the first `kept` bytes stay accessible, and are as their next user wants them.
+    pub(crate) fn restoring(taken: Taken, kept: usize, restoring: Restoring) -> Dirty {
+        debug_assert_eq!(restoring.start(), taken.accessible().start);
+        Dirty {
+            restoring: Some(restoring),
+            ..Self::leaving(taken, kept)
+        }
+    }
+
+    /// Has memory that is being restored cleaned instead. Pages that were visited are visited again.
+    pub(crate) fn forgo(&mut self) {
+        if let Some(restoring) = self.restoring.take() {
+            let end = match self.discard.is_empty() {
+                true => self.clear.end,
+                false => self.discard.end,
+            };
+            self.discard = restoring.start()..end;
+            self.clear = end..end;
+            self.shown = Some(restoring.shown());
         }
     }
 
@@ -89,9 +117,12 @@ impl Dirty {
     pub(crate) fn step(&mut self, reservation: &AddressRange, pages: usize) -> io::Result<()> {
         let most = pages.max(1);
         if self.discard.is_empty() {
-            // SAFETY: it was accessible to the user that has given it up, and still is; there is one
-            // `Dirty` for it.
-            let done = unsafe { reservation.clear(self.clear.start, self.clear.len(), most) }?;
+            let done = match self.restoring {
+                Some(_) => self.restore(reservation, most)?,
+                // SAFETY: it was accessible to the user that has given it up, and still is; there is one
+                // `Dirty` for it.
+                None => unsafe { reservation.clear(self.clear.start, self.clear.len(), most) }?,
+            };
             self.clear.start += done;
             return Ok(());
         }
@@ -124,6 +155,38 @@ impl Dirty {
         }
         self.discard.end = start;
         Ok(())
+    }
+
+    /// Restores the first pages that are to be overwritten, up to as many as a page table has; returns their bytes. Two
+    /// system calls, and one for each run of pages that are read from the file or given back.
+    fn restore(&mut self, reservation: &AddressRange, most: usize) -> io::Result<usize> {
+        let Some(restoring) = &mut self.restoring else {
+            return Ok(self.clear.len());
+        };
+        let (start, shown) = (self.clear.start, restoring.shown());
+        let mut found = [Presence::Absent; LOOK_PAGES];
+        let bytes = self.clear.len().min(LOOK_PAGES * PAGE);
+        let found = reservation.presence(start, bytes, &mut found)?;
+        let plan = restoring.plan(start, found, most);
+        let mut at = start;
+        for run in plan.actions().chunk_by(|a, b| a == b) {
+            let length = run.len() * PAGE;
+            match run[0] {
+                Action::Leave => {}
+                Action::Discard => reservation.discard(at, length)?,
+                // SAFETY: resident, by what was found; it was accessible to the user that has given it up, and still is;
+                // there is one `Dirty` for it.
+                Action::Zero => unsafe { reservation.zero(at, length) },
+                Action::ReadBack => {
+                    let from = at - shown.start;
+                    // SAFETY: as above.
+                    unsafe { reservation.read_back(at, length, restoring.contents(), from) }?;
+                }
+            }
+            at += length;
+        }
+        restoring.done(&plan);
+        Ok(at - start)
     }
 
     /// Where blocks begin that can be mapped anew at once, since few of their pages are there; `None` if the last block alone

@@ -57,6 +57,11 @@ impl Contents {
         self.bytes.clone()
     }
 
+    /// Whether both show the same pages of the same file in the same place.
+    pub(crate) fn is(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.file, &other.file) && self.bytes == other.bytes
+    }
+
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
     }

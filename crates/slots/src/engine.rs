@@ -5,6 +5,7 @@ use std::ops::Range;
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType, StackCreator, StackMemory};
 
 use crate::contents::Contents;
+use crate::range_pool::Keeper;
 use crate::slot::{MEMORY_GUARD, SLOT_BYTES, Slot, SlotPool};
 use crate::stack::{Stack, StackPool};
 
@@ -48,7 +49,8 @@ pub struct Wanted {
 }
 
 impl SlotPool {
-    /// Makes a memory in a slot, in which `contents` are shown, and which is zero elsewhere.
+    /// Makes a memory in a slot, in which `contents` are shown, and which is zero elsewhere. When it is dropped and cleaned,
+    /// it is [warm](Self::warm) for the next such memory of the keeper, if there is one.
     ///
     /// # Errors
     ///
@@ -56,7 +58,7 @@ impl SlotPool {
     pub fn new_memory_showing(
         &self,
         wanted: Wanted,
-        contents: Option<&Contents>,
+        contents: Option<(&Contents, Option<Keeper>)>,
     ) -> Result<Box<dyn LinearMemory>, String> {
         let fits = !wanted.is_64
             && wanted.minimum <= SLOT_BYTES
@@ -66,7 +68,7 @@ impl SlotPool {
             return Err("the engine is not configured for this pool's slots".to_owned());
         }
         let slot = match contents {
-            Some(contents) => self.take_showing(wanted.minimum, contents),
+            Some((contents, keeper)) => self.take_showing(wanted.minimum, contents, keeper),
             None => self.take(wanted.minimum),
         };
         let slot = slot.map_err(|error| format!("no slot for a memory: {error}"))?;

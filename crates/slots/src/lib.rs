@@ -9,7 +9,8 @@
 //!    ([`range_pool`]); no page is touched, nothing is allocated.
 //! 2. **Cleaning is stepped.** A step visits a bounded number of pages that have memory or show a file, and of others at
 //!    most those of four page tables. Each page that was accessible is visited once.
-//! 3. **A clean range reads as zero**, whatever its last user left there.
+//! 3. **A clean range reads as zero**, whatever its last user left there. A *warm* one, which only another memory of the
+//!    same keeper with the same contents can be, reads as when it was made.
 //! 4. **Any system call may fail.** A range on which one fails has another user only after a retry has cleaned it.
 //!
 //! A range is accessed by its user alone: `taken` is the proof of it, which `cleaning` consumes. So `unsafe`
@@ -22,7 +23,8 @@
 //! |---|---|
 //! | a reserved mapping, of which parts are accessible | [`address_range`] |
 //! | making a part of it read as zero | `cleaning` |
-//! | which of its pages are there, if they show a file | `present` |
+//! | making it hold again what was shown in it | `restoring` |
+//! | which of its pages are there, and which show a file | `present` |
 //! | what memories hold from the beginning | [`contents`] |
 //! | equal ranges: taken, detached, cleaned later | [`range_pool`]; one in use: `taken` |
 //! | linear memories | [`slot`] |
@@ -35,6 +37,7 @@ pub mod contents;
 pub mod engine;
 mod present;
 pub mod range_pool;
+mod restoring;
 pub mod slot;
 pub mod stack;
 pub mod stack_class;

@@ -9,10 +9,12 @@
 //! step has cleaned it.
 
 use std::io;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::address_range::AddressRange;
 use crate::cleaning::Dirty;
+use crate::contents::Contents;
 use crate::taken::Taken;
 
 /// Pages with memory that one cleaning step visits unless the caller wants otherwise.
@@ -49,13 +51,52 @@ pub struct PoolState {
     pub dirty: usize,
     /// Pages that cleaning has still to visit.
     pub dirty_pages: usize,
+    /// As they were shown to their last user, and kept for the next one of the same [keeper](Keeper).
+    pub warm: usize,
     /// In quarantine because the system refused a call on them, until a [retry](Retried) succeeds.
     /// Zero unless the host is out of mappings or memory.
     pub quarantined: usize,
 }
 
-/// A clean range: all of it reads as zero.
-#[derive(Clone, Copy, Debug)]
+/// An owner of ranges without a user that show what its next user wants: a number that the caller chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeper(pub u64);
+
+/// What a range is kept for.
+#[derive(Debug)]
+pub(crate) struct Warm {
+    pub(crate) keeper: Keeper,
+    pub(crate) contents: Contents,
+    /// What it keeps resident.
+    #[expect(dead_code, reason = "held to be dropped")]
+    pub(crate) resident: Resident,
+}
+
+/// Bytes that are resident in a range without a user, in the sum of all ranges for as long as this lives.
+#[derive(Debug)]
+pub(crate) struct Resident {
+    bytes: usize,
+    sum: Arc<AtomicUsize>,
+}
+
+impl Resident {
+    pub(crate) fn new(bytes: usize, sum: &Arc<AtomicUsize>) -> Self {
+        sum.fetch_add(bytes, Relaxed);
+        Self {
+            bytes,
+            sum: sum.clone(),
+        }
+    }
+}
+
+impl Drop for Resident {
+    fn drop(&mut self) {
+        self.sum.fetch_sub(self.bytes, Relaxed);
+    }
+}
+
+/// A range without a user: all of it reads as zero, unless it is [kept](Warm).
+#[derive(Debug)]
 struct CleanRange {
     /// Offset of the range in the reservation.
     start: usize,
@@ -63,12 +104,14 @@ struct CleanRange {
 }
 
 /// What a clean range has, bytes from its start, behind the guard.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Debug, Default)]
 pub(crate) struct CleanState {
     /// What cleaning left accessible; 0 if it has never been used.
     pub(crate) accessible: usize,
     /// Beyond this no page is resident, as far as the user keeps account.
     pub(crate) resident: usize,
+    /// What it is kept for: then it shows that, and is zero elsewhere.
+    pub(crate) warm: Option<Warm>,
 }
 
 #[derive(Debug)]
@@ -76,6 +119,8 @@ struct Ranges {
     /// Used before; the most recently cleaned last, whose kept pages are the likeliest to be in
     /// the processor's caches.
     clean: Vec<CleanRange>,
+    /// Used before, and kept for users of the same program; the most recent last.
+    warm: Vec<CleanRange>,
     /// Ranges from this one on have never been used.
     unused: usize,
     /// The parts to be cleaned, by the number of the range.
@@ -149,6 +194,7 @@ impl RangePool {
             // Sized once, so that detaching never allocates.
             ranges: Mutex::new(Ranges {
                 clean: Vec::with_capacity(capacity),
+                warm: Vec::with_capacity(capacity),
                 unused: 0,
                 dirty: (0..capacity).map(|_| None).collect(),
                 unclaimed: Queue::default(),
@@ -206,6 +252,87 @@ impl RangePool {
         }
     }
 
+    /// Takes a range that is kept for this keeper, shows these contents, and has exactly `bytes` accessible bytes. No
+    /// system call. `None` if there is none.
+    pub(crate) fn take_warm(
+        &self,
+        keeper: Keeper,
+        contents: &Contents,
+        bytes: usize,
+    ) -> Option<Taken> {
+        let mut ranges = self.ranges();
+        let fits = |range: &CleanRange| {
+            let warm = range.state.warm.as_ref();
+            range.state.accessible == bytes
+                && warm.is_some_and(|warm| warm.keeper == keeper && warm.contents.is(contents))
+        };
+        let at = ranges.warm.iter().rposition(fits)?;
+        let taken = ranges.take_apart(&self.reservation, self.guard, at)?.0;
+        ranges.state.taken += 1;
+        Some(taken)
+    }
+
+    /// How many ranges are kept for a keeper.
+    pub(crate) fn warm(&self, keeper: Keeper) -> usize {
+        let ranges = self.ranges();
+        let warm = ranges.warm.iter();
+        warm.filter(|range| range.is_kept_for(keeper)).count()
+    }
+
+    /// Adds to a claim, to be cleaned, what is kept for a keeper beyond the `most` most recent. About a microsecond for
+    /// each.
+    pub(crate) fn cool(&self, keeper: Keeper, most: usize, claim: &mut Claim) {
+        let mut ranges = self.ranges();
+        let ranges = &mut *ranges;
+        loop {
+            let warm = ranges.warm.iter();
+            let kept = warm.filter(|range| range.is_kept_for(keeper)).count();
+            let first = ranges
+                .warm
+                .iter()
+                .position(|range| range.is_kept_for(keeper));
+            let Some(at) = first.filter(|_| kept > most) else {
+                return;
+            };
+            let Some((taken, start, warm)) = ranges.take_apart(&self.reservation, self.guard, at)
+            else {
+                return;
+            };
+            let shown = warm.contents.bytes();
+            let begin = taken.accessible().start;
+            let dirty = Dirty::showing(taken, begin + shown.start..begin + shown.end);
+            let number = start / self.stride;
+            ranges.state.dirty += 1;
+            ranges.state.dirty_pages += dirty.pages();
+            let range = DirtyRange {
+                then: CleanRange {
+                    start,
+                    state: CleanState::default(),
+                },
+                dirty,
+                next: None,
+            };
+            claim.0.push(&mut ranges.dirty, number, range);
+        }
+    }
+
+    /// Has the ranges of a claim that were to be kept cleaned instead. A look at each range of it.
+    pub(crate) fn forgo(&self, claim: &Claim) {
+        let mut ranges = self.ranges();
+        let ranges = &mut *ranges;
+        let mut next = claim.0.ends.map(|(first, _)| first);
+        while let Some(at) = next {
+            let Some(range) = &mut ranges.dirty[at as usize] else {
+                debug_assert!(false, "a queued range is dirty");
+                return;
+            };
+            next = range.next;
+            ranges.state.dirty_pages -= range.dirty.pages();
+            range.forgo();
+            ranges.state.dirty_pages += range.dirty.pages();
+        }
+    }
+
     /// Puts a range that was taken at the end of the queue, in constant time and without a
     /// system call. `state` is what it will have when it is clean.
     pub(crate) fn detach(&self, dirty: Dirty, state: CleanState) {
@@ -217,9 +344,7 @@ impl RangePool {
         };
         ranges.state.taken -= 1;
         if dirty.pages() == 0 {
-            ranges.state.clean += 1;
-            ranges.clean.push(range);
-            return;
+            return ranges.put_back(range);
         }
         ranges.state.dirty += 1;
         ranges.state.dirty_pages += dirty.pages();
@@ -313,7 +438,53 @@ impl Queue {
     }
 }
 
+impl CleanRange {
+    fn is_kept_for(&self, keeper: Keeper) -> bool {
+        let warm = self.state.warm.as_ref();
+        warm.is_some_and(|warm| warm.keeper == keeper)
+    }
+}
+
+impl DirtyRange {
+    /// It is cleaned, and not kept.
+    fn forgo(&mut self) {
+        if self.then.state.warm.take().is_some() {
+            self.dirty.forgo();
+            self.then.state = CleanState::default();
+        }
+    }
+}
+
 impl Ranges {
+    /// Takes a warm range out: its accessible part, where it begins, and what it was kept for.
+    fn take_apart(
+        &mut self,
+        reservation: &AddressRange,
+        guard: usize,
+        at: usize,
+    ) -> Option<(Taken, usize, Warm)> {
+        let range = self.warm.remove(at);
+        self.state.warm -= 1;
+        let accessible = range.state.accessible;
+        // Nothing changes, so that nothing is asked of the system.
+        let taken = Taken::new(reservation, range.start + guard, accessible, accessible).ok()?;
+        Some((taken, range.start, range.state.warm?))
+    }
+
+    /// A range is as it should be.
+    fn put_back(&mut self, range: CleanRange) {
+        match range.state.warm {
+            Some(_) => {
+                self.state.warm += 1;
+                self.warm.push(range);
+            }
+            None => {
+                self.state.clean += 1;
+                self.clean.push(range);
+            }
+        }
+    }
+
     fn clean_first(
         &mut self,
         reservation: &AddressRange,
@@ -331,14 +502,15 @@ impl Ranges {
             Ok(()) if range.dirty.pages() > 0 => queue.put_back(&mut self.dirty, number, range),
             Ok(()) => {
                 self.state.dirty -= 1;
-                self.state.clean += 1;
-                self.clean.push(range.then);
+                self.put_back(range.then);
             }
             Err(error) => {
                 tracing::warn!(%error, start = range.then.start, "an address range is put in quarantine");
                 self.state.dirty_pages -= range.dirty.pages();
                 self.state.dirty -= 1;
                 self.state.quarantined += 1;
+                // Its keeper may be gone when it is clean.
+                range.forgo();
                 self.quarantine.push(&mut self.dirty, number, range);
             }
         }
@@ -355,8 +527,7 @@ impl Ranges {
             }
             Ok(()) => {
                 self.state.quarantined -= 1;
-                self.state.clean += 1;
-                self.clean.push(range.then);
+                self.put_back(range.then);
             }
             Err(error) => {
                 tracing::debug!(%error, start = range.then.start, "an address range stays in quarantine");

@@ -16,7 +16,10 @@ use crate::address_range::PAGE;
 use crate::cleaning::Dirty;
 use crate::contents::Contents;
 use crate::present::Present;
-use crate::range_pool::{Claim, CleanState, Cleaned, PoolState, RangePool, Retried};
+use crate::range_pool::{
+    Claim, CleanState, Cleaned, Keeper, PoolState, RangePool, Resident, Retried, Warm,
+};
+use crate::restoring::Restoring;
 use crate::taken::Taken;
 
 /// Address space of a linear memory: all that a 32-bit memory can grow to.
@@ -129,6 +132,22 @@ impl SlotPool {
         self.ranges.clean_claimed(claim, pages)
     }
 
+    /// How many slots are kept warm for a keeper: memories that
+    /// [it had made](Self::new_memory_showing) and were dropped, and whose contents have been restored.
+    pub fn warm(&self, keeper: Keeper) -> usize {
+        self.ranges.warm(keeper)
+    }
+
+    /// Adds to a claim, to be cleaned, what is kept warm for a keeper beyond `most` slots. About a microsecond for each.
+    pub fn cool(&self, keeper: Keeper, most: usize, claim: &mut Claim) {
+        self.ranges.cool(keeper, most, claim);
+    }
+
+    /// Has the slots of a claim that were to be kept warm cleaned instead. A look at each slot of it.
+    pub fn forgo(&self, claim: &Claim) {
+        self.ranges.forgo(claim);
+    }
+
     /// Takes a clean slot of which exactly the first `bytes` bytes are accessible, all zero.
     ///
     /// # Errors
@@ -138,19 +157,42 @@ impl SlotPool {
         self.take_with(bytes, usize::MAX)
     }
 
-    /// The same, but for what `contents` show.
+    /// The same, but for what `contents` show; one that is warm, if it is for a keeper and there is one.
     ///
     /// # Errors
     ///
     /// As those of [`take`](Self::take); `InvalidInput` if the contents are larger.
-    pub(crate) fn take_showing(&self, bytes: usize, contents: &Contents) -> io::Result<Slot> {
+    pub(crate) fn take_showing(
+        &self,
+        bytes: usize,
+        contents: &Contents,
+        keeper: Option<Keeper>,
+    ) -> io::Result<Slot> {
         let shown = contents.bytes();
         if shown.end > bytes {
             return Err(io::ErrorKind::InvalidInput.into());
         }
+        let keeping = keeper.map(|keeper| Keeping {
+            keeper,
+            contents: contents.clone(),
+            bytes,
+        });
+        let warm = keeper.and_then(|keeper| self.ranges.take_warm(keeper, contents, bytes));
+        if let Some(taken) = warm {
+            let start = taken.accessible().start;
+            return Ok(Slot {
+                pool: self.clone(),
+                taken,
+                resident: 0,
+                hidden: 0,
+                shown: Some(start + shown.start..start + shown.end),
+                keeping,
+            });
+        }
         // What is resident where the contents are would be given back here, and be missed elsewhere.
         let mut slot = self.take_with(bytes, shown.start)?;
         slot.show(contents)?;
+        slot.keeping = keeping;
         Ok(slot)
     }
 
@@ -164,6 +206,7 @@ impl SlotPool {
             resident,
             hidden,
             shown: None,
+            keeping: None,
         })
     }
 }
@@ -180,6 +223,17 @@ pub(crate) struct Slot {
     hidden: usize,
     /// Where in the reservation contents are shown.
     shown: Option<Range<usize>>,
+    /// What it is kept for when it is dropped.
+    keeping: Option<Keeping>,
+}
+
+/// As what a slot is kept.
+#[derive(Debug)]
+struct Keeping {
+    keeper: Keeper,
+    contents: Contents,
+    /// Its size when it was made.
+    bytes: usize,
 }
 
 impl Slot {
@@ -228,6 +282,28 @@ impl Drop for Slot {
         let beyond = self.resident.saturating_sub(accessible);
         let most = pool.keep_resident.saturating_mul(WARM_SLOTS);
         let room = most.saturating_sub(others + beyond) / PAGE * PAGE;
+        // Where pages that were written to cannot be told from others, nothing can be restored.
+        let keeping = self
+            .keeping
+            .take()
+            .filter(|_| Present::of_process().is_shown());
+        if let Some(keeping) = keeping.filter(|_| beyond == 0) {
+            let resident = pool.keep_resident.min(keeping.bytes).min(room);
+            let taken = std::mem::take(&mut self.taken);
+            let start = taken.accessible().start;
+            let restoring = Restoring::new(start, keeping.contents.clone(), resident);
+            let dirty = Dirty::restoring(taken, keeping.bytes, restoring);
+            let then = CleanState {
+                accessible: keeping.bytes,
+                resident: 0,
+                warm: Some(Warm {
+                    keeper: keeping.keeper,
+                    contents: keeping.contents,
+                    resident: Resident::new(resident, &pool.resident),
+                }),
+            };
+            return pool.ranges.detach(dirty, then);
+        }
         let before = match self.shown {
             Some(_) => 0,
             None => accessible,
@@ -238,6 +314,7 @@ impl Drop for Slot {
         let then = CleanState {
             accessible: kept,
             resident,
+            warm: None,
         };
         // The block after its end is the slot's own: slots are multiples of blocks.
         let taken = std::mem::take(&mut self.taken);

@@ -136,7 +136,7 @@ impl Drop for Stack {
     fn drop(&mut self) {
         let then = CleanState {
             accessible: self.pool.bytes(),
-            resident: 0,
+            ..CleanState::default()
         };
         let dirty = Dirty::staying(std::mem::take(&mut self.taken), self.pool.keep_resident);
         self.pool.ranges.detach(dirty, then);

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use leasehold_slots::address_range::PAGE;
 use leasehold_slots::contents::Contents;
 use leasehold_slots::engine::Wanted;
+use leasehold_slots::range_pool::{Claim, Keeper};
 use leasehold_slots::slot::SlotPool;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use wasmtime::LinearMemory;
@@ -50,6 +51,17 @@ struct Memory {
 
 impl Memory {
     fn new(pool: &SlotPool, pages: usize, contents: Option<&Contents>) -> Self {
+        Self::kept(pool, pages, contents, None)
+    }
+
+    /// The same for a keeper.
+    fn kept(
+        pool: &SlotPool,
+        pages: usize,
+        contents: Option<&Contents>,
+        keeper: Option<Keeper>,
+    ) -> Self {
+        let contents = contents.map(|contents| (contents, keeper));
         let made = pool.new_memory_showing(wanted(pages), contents);
         Self {
             made: made.expect("a slot"),
@@ -213,18 +225,29 @@ fn steps_of_any_size_clean_memories_of_any_kind() {
         random ^= random << 17;
         (random % most as u64) as usize
     };
+    let mut claim = Claim::default();
     for _ in 0..400 {
         let pages = 1 + below(1500);
         let first = below(pages);
         let place = (first, 1 + below(pages - first), below(200) as u8);
         let place = (below(3) > 0).then_some(place);
         let shown = place.map(|(first, pages, mark)| contents(first, pages, mark));
-        let mut memory = Memory::new(&pool, pages, shown.as_ref());
+        let keeper = (below(2) > 0).then_some(Keeper(1));
+        let mut memory = Memory::kept(&pool, pages, shown.as_ref(), keeper);
         memory.check(place);
         for _ in 0..below(40) {
             memory.page(below(pages)).fill(0xee);
         }
         drop(memory);
+        if keeper.is_some() && place.is_some() {
+            clean(&pool);
+            Memory::kept(&pool, pages, shown.as_ref(), keeper).check(place);
+            clean(&pool);
+            pool.cool(Keeper(1), 0, &mut claim);
+            while !claim.is_empty() {
+                pool.clean_claimed(&mut claim, 1 + below(200));
+            }
+        }
         // One slot at least is clean, whatever else is left for later.
         while pool.state().clean == 0 || below(8) > 0 && pool.state().dirty_pages > 0 {
             pool.clean_step(1 + below(200));
@@ -249,8 +272,179 @@ fn what_could_change_or_end_before_its_pages_is_no_contents() {
     let larger = contents(1, 2, 0);
     let pool = SlotPool::new(1, 0).expect("addresses");
     assert!(
-        pool.new_memory_showing(wanted(2), Some(&larger)).is_err(),
+        pool.new_memory_showing(wanted(2), Some((&larger, None)))
+            .is_err(),
         "it ends behind the memory"
     );
     assert_eq!(pool.state().clean, 1);
+}
+
+const KEEPER: Option<Keeper> = Some(Keeper(1));
+
+/// Faults of this thread that no disk took part in.
+fn faults() -> i64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").expect("readable");
+    let mut fields = stat.rsplit_once(") ").expect("a name").1.split(' ');
+    let faults = fields.nth(7).expect("minflt");
+    faults.parse().expect("a number")
+}
+
+#[test]
+fn a_slot_that_is_kept_is_as_it_was_made_and_takes_no_fault() {
+    let pool = SlotPool::new(2, 4 << 20).expect("addresses");
+    let shown = contents(100, 900, 1);
+    let place = Some((100, 900, 1));
+    for round in 0..4 {
+        let mut memory = Memory::kept(&pool, 1200, Some(&shown), KEEPER);
+        memory.check(place);
+        let before = faults();
+        for page in (0..1200).step_by(2) {
+            memory.page(page).fill(0xee);
+        }
+        if round > 0 {
+            assert_eq!(faults() - before, 0, "in round {round}");
+        }
+        drop(memory);
+        assert_eq!(pool.warm(Keeper(1)), 0, "not before it is clean");
+        clean(&pool);
+        assert_eq!(pool.warm(Keeper(1)), 1);
+        assert_eq!((pool.state().warm, pool.state().clean), (1, 1));
+    }
+}
+
+#[test]
+fn a_slot_is_kept_for_the_same_keeper_contents_and_size_alone() {
+    let pool = SlotPool::new(8, 4 << 20).expect("addresses");
+    let (shown, other) = (contents(1, 20, 1), contents(1, 20, 50));
+    drop(Memory::kept(&pool, 40, Some(&shown), KEEPER));
+    clean(&pool);
+    let own = Memory::kept(&pool, 40, Some(&shown), KEEPER).made.as_ptr();
+    clean(&pool);
+    for (pages, contents, mark, keeper) in [
+        (40, &shown, 1, Some(Keeper(2))),
+        (40, &shown, 1, None),
+        (41, &shown, 1, KEEPER),
+        (40, &other, 50, KEEPER),
+    ] {
+        let mut memory = Memory::kept(&pool, pages, Some(contents), keeper);
+        assert_ne!(memory.made.as_ptr(), own);
+        memory.check(Some((1, 20, mark)));
+    }
+    let mut memory = Memory::kept(&pool, 40, Some(&shown), KEEPER);
+    assert_eq!(memory.made.as_ptr(), own);
+    memory.check(Some((1, 20, 1)));
+}
+
+#[test]
+fn what_a_kept_memory_grew_by_is_gone_when_it_is_clean() {
+    let pool = SlotPool::new(1, 4 << 20).expect("addresses");
+    let shown = contents(10, 20, 1);
+    for grown in [1, 500, 3000] {
+        let mut memory = Memory::kept(&pool, 40, Some(&shown), KEEPER);
+        memory.grow(40 + grown);
+        memory.page(40).fill(0xee);
+        memory.page(40 + grown - 1).fill(0xee);
+        memory.page(15).fill(0xee);
+        drop(memory);
+        clean(&pool);
+        assert_eq!(pool.warm(Keeper(1)), 1);
+        let mut memory = Memory::kept(&pool, 40, Some(&shown), KEEPER);
+        assert_eq!(memory.made.byte_size(), 40 * PAGE);
+        memory.check(Some((10, 20, 1)));
+        memory.grow(40 + grown);
+        memory.check(Some((10, 20, 1)));
+        drop(memory);
+        clean(&pool);
+    }
+}
+
+#[test]
+fn no_more_of_a_kept_slot_stays_resident_than_the_pool_says() {
+    const KEPT: usize = 8;
+    let pool = SlotPool::new(1, KEPT * PAGE).expect("addresses");
+    let shown = contents(10, 100, 1);
+    let mut memory = Memory::kept(&pool, 200, Some(&shown), KEEPER);
+    for page in 0..200 {
+        memory.page(page).fill(0xee);
+    }
+    drop(memory);
+    clean(&pool);
+    assert_eq!(pool.resident(), KEPT * PAGE);
+    let mut memory = Memory::kept(&pool, 200, Some(&shown), KEEPER);
+    assert_eq!(pool.resident(), 0);
+    let before = faults();
+    for page in 0..KEPT {
+        memory.page(page).fill(1);
+    }
+    assert_eq!(faults() - before, 0);
+    memory.page(KEPT).fill(1);
+    assert_eq!(faults() - before, 1);
+}
+
+#[test]
+fn what_is_kept_for_a_keeper_is_cleaned_when_it_is_not_wanted_any_more() {
+    let pool = SlotPool::new(4, 4 << 20).expect("addresses");
+    let shown = contents(10, 1900, 1);
+    let start = {
+        let memories = [1, 1, 2, 1].map(|keeper| {
+            let mut memory = Memory::kept(&pool, 2000, Some(&shown), Some(Keeper(keeper)));
+            memory.page(50).fill(0xee);
+            memory
+        });
+        memories[0].made.as_ptr().addr()
+    };
+    clean(&pool);
+    assert_eq!((pool.state().warm, pool.resident()), (4, 16 << 20));
+    let mut claim = Claim::default();
+    pool.cool(Keeper(1), 1, &mut claim);
+    assert_eq!((pool.warm(Keeper(1)), pool.state().dirty), (1, 2));
+    assert_eq!(pool.resident(), 8 << 20);
+    pool.cool(Keeper(1), 0, &mut claim);
+    let mut visited = 0;
+    while !claim.is_empty() {
+        visited += pool.clean_claimed(&mut claim, 64);
+    }
+    assert_eq!(visited, 3 * 2000, "as many as are accessible");
+    assert_eq!(
+        (pool.state().warm, pool.state().clean, pool.resident()),
+        (1, 3, 4 << 20)
+    );
+    assert_eq!(shown_bytes(start, 4 << 30), 0);
+}
+
+#[test]
+fn a_memory_whose_keeper_has_gone_is_cleaned_at_whichever_step_it_is() {
+    let pool = SlotPool::new(1, 4 << 20).expect("addresses");
+    let shown = contents(100, 700, 1);
+    for steps in 0..40 {
+        let mut memory = Memory::kept(&pool, 1000, Some(&shown), KEEPER);
+        memory.check(Some((100, 700, 1)));
+        memory.grow(1100);
+        for page in 0..1100 {
+            memory.page(page).fill(0xee);
+        }
+        let start = memory.made.as_ptr().addr();
+        drop(memory);
+        let mut claim = Claim::default();
+        pool.claim(&mut claim);
+        for _ in 0..steps {
+            pool.clean_claimed(&mut claim, 64);
+        }
+        pool.forgo(&claim);
+        while !claim.is_empty() {
+            pool.clean_claimed(&mut claim, 64);
+        }
+        let state = pool.state();
+        assert_eq!((state.dirty_pages, state.warm + state.clean), (0, 1));
+        // It was done before that.
+        let was_done = state.warm == 1;
+        assert_eq!(was_done, steps > 18, "after {steps} steps");
+        pool.cool(Keeper(1), 0, &mut claim);
+        while !claim.is_empty() {
+            pool.clean_claimed(&mut claim, 64);
+        }
+        assert_eq!((shown_bytes(start, 4 << 30), pool.resident()), (0, 0));
+        Memory::new(&pool, 1100, None).check(None);
+        clean(&pool);
+    }
 }

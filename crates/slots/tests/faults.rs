@@ -3,10 +3,15 @@
 
 use leasehold_door::Call;
 use leasehold_door::faults::{Plan, arm, disarm, met};
-use leasehold_slots::range_pool::{PoolState, Retried};
+use leasehold_slots::contents::Contents;
+use leasehold_slots::engine::Wanted;
+use leasehold_slots::range_pool::{Claim, Keeper, PoolState, Retried};
 use leasehold_slots::slot::SlotPool;
 use leasehold_slots::stack::StackPool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType, StackCreator, StackMemory};
 
 /// A plan is the whole process's, and so is one test at a time.
@@ -146,6 +151,75 @@ fn any_call_for_a_slot_may_fail_and_no_slot_is_lost_or_dirty_for_its_next_user()
         for memory in &mut all {
             assert!(
                 bytes(&mut **memory).iter().all(|&byte| byte == 0),
+                "{plan:?}"
+            );
+        }
+    });
+}
+
+/// Contents of so many pages that are all the same, from page 2 of a memory on.
+fn contents(pages: usize, byte: u8) -> Contents {
+    let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+    let file = File::from(memfd_create("contents", flags).expect("a file"));
+    file.write_all_at(&vec![byte; pages * PAGE], 0)
+        .expect("written");
+    let seals = SealFlags::WRITE | SealFlags::SHRINK | SealFlags::GROW;
+    fcntl_add_seals(&file, seals).expect("sealed");
+    Contents::new(Arc::new(file), 2, pages).expect("sealed")
+}
+
+#[test]
+fn any_call_for_a_kept_slot_may_fail_and_its_next_user_finds_what_was_made() {
+    const KEEPER: Keeper = Keeper(1);
+    const SHOWN: usize = 600;
+    let _alone = alone();
+    let shown = contents(SHOWN, 3);
+    let kept = |pool: &SlotPool| {
+        let wanted = Wanted {
+            is_64: false,
+            minimum: (SHOWN + 20) * PAGE,
+            reserved: None,
+            guard: 0,
+        };
+        pool.new_memory_showing(wanted, Some((&shown, Some(KEEPER))))
+    };
+    let is_as_made = |memory: &mut dyn LinearMemory| {
+        let (below, rest) = bytes(memory).split_at(2 * PAGE);
+        let (inside, above) = rest.split_at(SHOWN * PAGE);
+        let zero = |part: &[u8]| part.iter().all(|&byte| byte == 0);
+        zero(below) && inside.iter().all(|&byte| byte == 3) && zero(above)
+    };
+    each_call_fails(|plan| {
+        let pool = SlotPool::new(SLOTS, 500 * PAGE).expect("addresses");
+        let mut neighbour = kept(&pool).expect("a slot");
+        bytes(&mut *neighbour).fill(9);
+        arm(plan);
+        for more in [0, 700, 0] {
+            let Ok(mut memory) = kept(&pool) else {
+                continue;
+            };
+            assert!(is_as_made(&mut *memory), "{plan:?}");
+            bytes(&mut *memory).fill(7);
+            if memory.grow_to((SHOWN + 20 + more) * PAGE).is_ok() {
+                bytes(&mut *memory).fill(7);
+            }
+            drop(memory);
+            while pool.clean_step(64).remaining > 0 {}
+        }
+        end_of_failures();
+        assert!(bytes(&mut *neighbour).iter().all(|&byte| byte == 9));
+        while pool.clean_step(64).remaining > 0 {}
+        clean_again(|| pool.retry(64));
+        let mut claim = Claim::default();
+        pool.cool(KEEPER, 0, &mut claim);
+        while !claim.is_empty() {
+            pool.clean_claimed(&mut claim, 64);
+        }
+        all_clean(pool.state(), SLOTS - 1);
+        for _ in 1..SLOTS {
+            let mut memory = memory(&pool, 900).expect("a slot");
+            assert!(
+                bytes(&mut *memory).iter().all(|&byte| byte == 0),
                 "{plan:?}"
             );
         }

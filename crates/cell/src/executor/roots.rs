@@ -212,7 +212,7 @@ impl Executor {
         let tenancy = group.and_then(memory::end);
         let mut controlled = None;
         let mut is_background_root = false;
-        let mut class = None;
+        let (mut class, mut keeper) = (None, None);
         let price = self.roots.get(&key).map_or(Price::BASE, |root| root.price);
         if let Some(root) = self.roots.get_mut(&key)
             && root.tenant == tenant
@@ -232,6 +232,7 @@ impl Executor {
                 drop(Discarded::new(Closing(outlet)));
             }
             if let Some(serving) = root.serving.take() {
+                keeper = serving.keeper();
                 serving.close(&mut self.executions);
                 programs::with(|programs| programs.templates.remove(&tenant));
             }
@@ -243,6 +244,7 @@ impl Executor {
             tenancy,
             memory,
             files,
+            keeper,
         };
         if let Some(ending) = Ending::begin(tenant, cause, program, reply, belongings) {
             self.bury(
@@ -427,11 +429,15 @@ impl Executor {
             }
             Teardown::Task { stopped, dirty, .. } => {
                 let _step = begin(step!("cell", "task end"));
+                let keeps = !root.ended && root.serving.as_ref().is_some_and(Serving::keeps);
                 if let Some(stopped) = stopped.take() {
                     keep_freed(|| drop(stopped));
-                    self.pools.claim(dirty);
+                    self.pools.claim_keeping(dirty);
                 } else {
                     self.pools.clean(dirty, STEP_PAGES);
+                }
+                if !keeps {
+                    self.pools.forgo(dirty);
                 }
                 dirty.is_clean()
             }
@@ -456,6 +462,7 @@ impl Executor {
                     tenant, holdings, ..
                 }) => {
                     local::with(|local| local.give_back(tenant, &holdings));
+                    self.settle_warm(key);
                 }
                 None => {}
             }

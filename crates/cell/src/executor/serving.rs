@@ -21,11 +21,13 @@ use crate::serving::{Fresh, Service};
 use crate::starting::Starting;
 use crate::steps::{begin, step};
 use crate::wake_priority::WakePriority;
+use crate::warm_memories::WarmMemories;
 use crate::worker::Worker;
 use leasehold_crossing::WakeFlag;
 use leasehold_exchange::Failure;
 use leasehold_kernel::{Errno, ExecutionId, TenantId};
 use leasehold_reclaim::{GroupId, Nanos};
+use leasehold_slots::range_pool::Keeper;
 use std::sync::Arc;
 use std::task::Waker;
 
@@ -57,6 +59,8 @@ pub(super) struct Serving {
     look_at: Option<u64>,
     /// When the time of a request may be over, ns; `None` while no execution has one.
     check_at: Option<u64>,
+    /// The memories that it keeps for its next requests, if its program has such.
+    warm: Option<WarmMemories>,
 }
 
 /// An execution that answers requests.
@@ -71,6 +75,7 @@ impl Serving {
     pub(super) fn new(
         service: Service,
         part: Option<Part>,
+        warm: Option<WarmMemories>,
         id: u64,
         flag: Arc<WakeFlag<Command, WakePriority>>,
     ) -> Self {
@@ -87,7 +92,23 @@ impl Serving {
             is_short: false,
             look_at: None,
             check_at: None,
+            warm,
         }
+    }
+
+    /// The memories that it keeps.
+    pub(super) fn warm(&mut self) -> Option<&mut WarmMemories> {
+        self.warm.as_mut()
+    }
+
+    /// Whether the memory of an execution that has ended is kept for the next one.
+    pub(super) fn keeps(&self) -> bool {
+        self.warm.as_ref().is_some_and(WarmMemories::has_room)
+    }
+
+    /// The keeper of these memories.
+    pub(super) fn keeper(&self) -> Option<Keeper> {
+        self.warm.as_ref().map(WarmMemories::keeper)
     }
 
     /// Executions that are on their way to requests that wait.
@@ -175,6 +196,9 @@ impl Serving {
     /// Ends it: what waits fails.
     pub(super) fn close(self, executions: &mut Executions) {
         executions.maintenance.remove(&self.id);
+        if let Some(warm) = &self.warm {
+            warm.end();
+        }
         let woken = self.flag.whose().deferral().end();
         let now = monotonic_ns();
         woken
@@ -212,6 +236,7 @@ impl Executor {
             return;
         };
         let template = starting.template();
+        let memory = template.kept_memory(root.tenant);
         programs::with(|programs| programs.templates.insert(root.tenant, template));
         let id = starting.execution();
         let flag = WakeFlag::new(id, root.share.wake_priority().clone(), self.inbox.clone());
@@ -221,7 +246,11 @@ impl Executor {
             // A tenant that lives has a lease to divide.
             Fresh::Tenant => Part::of(root.tenant, service.serving.concurrency).ok(),
         };
-        root.serving = Some(Serving::new(service, part, id, Arc::new(flag)));
+        let warm = memory.filter(|_| part.is_none()).map(|(keeper, pages)| {
+            let holder = (root.tenant, id);
+            WarmMemories::new(keeper, holder, pages, service.serving.concurrency)
+        });
+        root.serving = Some(Serving::new(service, part, warm, id, Arc::new(flag)));
     }
 
     /// Takes a step towards answering requests; false if there is none to take now.
@@ -356,6 +385,7 @@ impl Executor {
         });
         let identity = (tenant, execution);
         let worker = Worker::new(serving.service.clone(), identity, serving.waker.clone());
+        self.lend_warm(key);
         let made = self.make_worker(key, parent, identity, &worker);
         if let Some(root) = self.roots.get_mut(&key)
             && let Some(serving) = &mut root.serving
@@ -373,6 +403,7 @@ impl Executor {
             Ok(()) => self.executions.wake(execution, monotonic_ns()),
             Err(()) => {
                 local::with(|local| local.release_all(tenant, execution));
+                self.give_warm_back(key);
                 self.is_short(key);
             }
         }

@@ -19,6 +19,7 @@ use leasehold_pager_linux::Error;
 use leasehold_reclaim::GroupId;
 use leasehold_slots::contents::Contents;
 use leasehold_slots::engine::Wanted;
+use leasehold_slots::range_pool::Keeper;
 use leasehold_slots::slot::{MEMORY_GUARD, MEMORY_RESERVATION, SlotPool};
 use leasehold_wasm::image::Image;
 use std::cell::Cell;
@@ -59,7 +60,9 @@ unsafe impl MemoryCreator for Memories {
                 .as_ref()
                 .and_then(|creating| creating.image.as_ref());
             let contents = image.map(shown).transpose()?;
-            return self.0.new_memory_showing(wanted, contents.as_ref());
+            let keeper = creating.as_ref().and_then(|creating| creating.keeper);
+            let contents = contents.as_ref().map(|contents| (contents, keeper));
+            return self.0.new_memory_showing(wanted, contents);
         };
         let fits = !ty.is_64()
             && reserved_size_in_bytes.is_none_or(|bytes| bytes as u64 <= MEMORY_RESERVATION)
@@ -86,6 +89,8 @@ struct Creating {
     image: Option<Image>,
     /// The memory, if it has been made already.
     ahead: Option<Ahead>,
+    /// The keeper of the memory when it is dropped, if it has an image and does not page.
+    keeper: Option<Keeper>,
 }
 
 thread_local! {
@@ -95,9 +100,19 @@ thread_local! {
 }
 
 /// The next linear memory is for the tenant of this top-level group, and holds `image`; it is `ahead`, if
-/// that has been made. Some nanoseconds.
-pub(crate) fn for_tenant(root: GroupId, image: Option<Image>, ahead: Option<Ahead>) {
-    CREATING.set(Some(Creating { root, image, ahead }));
+/// that has been made, and `keeper` has it when it is dropped. Some nanoseconds.
+pub(crate) fn for_tenant(
+    root: GroupId,
+    image: Option<Image>,
+    ahead: Option<Ahead>,
+    keeper: Option<Keeper>,
+) {
+    CREATING.set(Some(Creating {
+        root,
+        image,
+        ahead,
+        keeper,
+    }));
 }
 
 /// A linear memory that is made before the engine asks for it, so that the image of its program can be
@@ -126,6 +141,7 @@ pub(crate) fn make_ahead(
             root,
             image: None,
             ahead: None,
+            keeper: None,
         };
         memory.make(&creating, bytes)
     });
