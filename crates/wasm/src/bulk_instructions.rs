@@ -213,9 +213,9 @@ fn encode_type(middle: ValType, sink: &mut Vec<u8>) {
 }
 
 /// Operands, the parameters of an appended function: destination, source or value, count.
-const TO: u32 = 0;
-const FROM: u32 = 1;
-const COUNT: u32 = 2;
+pub(crate) const TO: u32 = 0;
+pub(crate) const FROM: u32 = 1;
+pub(crate) const COUNT: u32 = 2;
 
 impl Bulk {
     /// The instruction itself, its three operands on the stack.
@@ -254,7 +254,7 @@ impl Bulk {
 
 /// The bound of an operand range.
 #[derive(Clone, Copy)]
-enum Bound {
+pub(crate) enum Bound {
     /// Bytes of a memory.
     Memory(u32),
     /// Elements of a table.
@@ -285,7 +285,7 @@ impl Bulk {
 
 /// Leaves the innermost block if `start + count` exceeds the bound. In 64 bits, so that nothing
 /// wraps.
-fn leave_if_beyond(f: &mut Function, start: u32, bound: Bound) {
+pub(crate) fn leave_if_beyond(f: &mut Function, start: u32, bound: Bound) {
     use Instruction as I;
     for i in [
         I::LocalGet(start),

@@ -9,6 +9,8 @@
 //!
 //! 1. *The meaning stays.* Only bytes within the memory are read, and nothing is done with them; none is changed. Every
 //!    operand of a call that could be an address is taken for one: what was none costs a page that was not needed.
+//!    A bulk instruction touches nothing unless all of it is within bounds: a page that is only for reading ends the
+//!    program where it is touched, which must not come before the trap.
 //! 2. *Nothing else changes.* Functions and types are appended, so that no index shifts, and all bytes but those of the
 //!    replaced instructions are copied as they are. Only `metadata.code.*` sections are dropped, whose offsets
 //!    into functions would be wrong.
@@ -23,6 +25,7 @@ use wasmparser::{
     BinaryReaderError, CompositeInnerType, ExternalKind, Operator, Parser, Payload, TypeRef,
 };
 
+use crate::bulk_instructions::{Bound, COUNT, FROM, TO, leave_if_beyond};
 use crate::core_modules::{Rewritten, rewrite_core_modules};
 use crate::replaced::Replaced;
 use crate::sections::{grown, with_sections};
@@ -295,11 +298,6 @@ fn rewrite_module(wasm: &[u8]) -> Rewritten<'_> {
 /// The parameter of an allocator that says how many bytes it returns.
 const NEW_SIZE: u32 = 3;
 
-/// Operands of a bulk instruction: destination, source or value, count.
-const TO: u32 = 0;
-const FROM: u32 = 1;
-const COUNT: u32 = 2;
-
 /// The function that touches what an instruction visits, and is that instruction; or an allocator, and touches what it returns.
 fn touching(outline: &Outline, by_host: ByHost) -> Function {
     const BULK: &[ValType] = &[ValType::I32; 3];
@@ -335,12 +333,23 @@ fn touching(outline: &Outline, by_host: ByHost) -> Function {
             }
         }
         ByHost::Allocator(_) => {}
-        ByHost::MemoryFill { memory } | ByHost::MemoryInit { memory, .. } => {
+        ByHost::MemoryFill { memory } => {
+            toucher.begin_if_within(memory, None);
             toucher.touch_written(memory);
+            toucher.emit(&[I::End]);
+        }
+        ByHost::MemoryInit { memory, segment } => {
+            let longest = Bound::Segment(u32::MAX);
+            toucher.begin_if_within(memory, Some(longest));
+            toucher.check_segment(memory, segment);
+            toucher.touch_written(memory);
+            toucher.emit(&[I::End]);
         }
         ByHost::MemoryCopy { to, from } => {
+            toucher.begin_if_within(to, Some(Bound::Memory(from)));
             toucher.touch(Touch::Read, from, FROM, Some(COUNT));
             toucher.touch_written(to);
+            toucher.emit(&[I::End]);
         }
     }
     for parameter in 0..parameters.len() as u32 {
@@ -362,6 +371,30 @@ struct Toucher {
 }
 
 impl Toucher {
+    /// Begins a block that is left if a bulk instruction's destination or source is out of bounds: the instruction traps
+    /// behind it.
+    fn begin_if_within(&mut self, memory: u32, source: Option<Bound>) {
+        self.emit(&[I::Block(BlockType::Empty)]);
+        leave_if_beyond(&mut self.function, TO, Bound::Memory(memory));
+        if let Some(source) = source {
+            leave_if_beyond(&mut self.function, FROM, source);
+        }
+    }
+
+    /// Traps if the end of the source is beyond that of a segment, which has no bytes once it was dropped: no
+    /// instruction tells, but one that copies nothing from there checks it.
+    fn check_segment(&mut self, memory: u32, segment: u32) {
+        let (mem, data_index) = (memory, segment);
+        self.emit(&[
+            I::I32Const(0),
+            I::LocalGet(FROM),
+            I::LocalGet(COUNT),
+            I::I32Add,
+            I::I32Const(0),
+            I::MemoryInit { mem, data_index },
+        ]);
+    }
+
     /// Touches what a bulk instruction is about to write to.
     fn touch_written(&mut self, memory: u32) {
         self.emit(&[
@@ -603,6 +636,81 @@ mod tests {
                         run(&wasm, function, operands),
                         "{function}{operands:?}"
                     );
+                }
+            }
+        }
+    }
+
+    /// The program with a trap in place of each addition of zero: it ends where a page for writing would be touched.
+    fn ending_where_it_touches(wasm: &[u8]) -> Vec<u8> {
+        const ADDITION: [u8; 4] = [0xfe, 0x20, 0, 0];
+        const TRAP: [u8; 4] = [0x00, 0x01, 0x01, 0x01];
+        let mut ending = touch_for_host(wasm).expect("well-formed").into_owned();
+        let mut found = 0;
+        for at in 0..ending.len() - 3 {
+            if ending[at..at + 4] == ADDITION {
+                ending[at..at + 4].copy_from_slice(&TRAP);
+                found += 1;
+            }
+        }
+        assert!(found > 0);
+        ending
+    }
+
+    #[test]
+    fn a_bulk_instruction_touches_nothing_unless_all_of_it_is_within_bounds() {
+        let words = "w".repeat(9000);
+        let wasm = wat::parse_str(format!(
+            r#"(module (memory (export "memory") 2) (memory $small 1) (data $words "{words}") (data $gone "{words}")
+              (func (export "fill") (param i32 i32) (result i32)
+                (memory.fill (local.get 0) (i32.const 7) (local.get 1)) (i32.const 0))
+              (func (export "copy_to") (param i32 i32) (result i32)
+                (memory.copy (local.get 0) (i32.const 1) (local.get 1)) (i32.const 0))
+              (func (export "copy_from") (param i32 i32) (result i32)
+                (memory.copy (i32.const 1) (local.get 0) (local.get 1)) (i32.const 0))
+              (func (export "copy_from_small") (param i32 i32) (result i32)
+                (memory.copy 0 $small (i32.const 1) (local.get 0) (local.get 1)) (i32.const 0))
+              (func (export "init_to") (param i32 i32) (result i32)
+                (memory.init $words (local.get 0) (i32.const 0) (local.get 1)) (i32.const 0))
+              (func (export "init_from") (param i32 i32) (result i32)
+                (memory.init $words (i32.const 1) (local.get 0) (local.get 1)) (i32.const 0))
+              (func (export "init_dropped") (param i32 i32) (result i32)
+                (data.drop $gone)
+                (memory.init $gone (local.get 0) (i32.const 0) (local.get 1)) (i32.const 0)))"#
+        ))
+        .expect("valid");
+        let ending = ending_where_it_touches(&wasm);
+        let (memory, small, segment) = (131_072, 65_536, 9_000);
+        for (function, most) in [
+            ("fill", memory),
+            ("copy_to", memory),
+            ("copy_from", memory),
+            ("copy_from_small", small),
+            ("init_to", memory),
+            ("init_from", segment),
+            ("init_dropped", 0),
+        ] {
+            for count in [1024, 5000, 9000, 9001, 200_000, u32::MAX] {
+                for first in [0, 1, most - most.min(5000), most, u32::MAX - 4000] {
+                    let end = u64::from(first) + u64::from(count);
+                    let is_of_segment = function.starts_with("init");
+                    let is_within = end <= u64::from(most)
+                        && u64::from(count) < u64::from(memory)
+                        && (!is_of_segment || count <= segment);
+                    let (result, _) = run(&ending, function, (first, count));
+                    let trap = match is_within {
+                        true => "UnreachableCodeReached",
+                        false => "MemoryOutOfBounds",
+                    };
+                    assert!(
+                        result.contains(trap),
+                        "{function}({first}, {count}): {result}"
+                    );
+                    // Nothing was written.
+                    assert!(result.ends_with("memory 0"), "{function}: {result}");
+                    if !is_within {
+                        assert_eq!(run(&wasm, function, (first, count)).0, result);
+                    }
                 }
             }
         }
