@@ -3,6 +3,7 @@
 use crate::guest::Guest;
 use crate::wasi::http::bindings::HandlerPre;
 use leasehold_wasm::code::{Code, Entry};
+use std::fmt;
 use std::sync::OnceLock;
 use wasmtime::{Engine, InstancePre};
 use wasmtime_wasi::p2::bindings::CommandPre;
@@ -34,6 +35,12 @@ pub(crate) struct Linkers {
     component: OnceLock<wasmtime::component::Linker<Guest>>,
 }
 
+impl fmt::Debug for Linkers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Linkers").finish_non_exhaustive()
+    }
+}
+
 /// What was made before, or is now. Of two threads that make it at a time, one has made it for nothing.
 fn made<T>(
     place: &OnceLock<T>,
@@ -56,6 +63,11 @@ impl Linkers {
             module: OnceLock::new(),
             component: OnceLock::new(),
         }
+    }
+
+    /// The engine whose programs they are for.
+    pub(crate) const fn engine(&self) -> &Engine {
+        &self.engine
     }
 
     /// Resolves the imports of a program: tens of microseconds, and more the more imports it has. The first one takes

@@ -23,7 +23,7 @@ use wasmtime::Engine;
 
 use crate::built::Built;
 use crate::code_space::{CodeRoom, CodeSpace};
-use crate::linkers::Prepared;
+use crate::linkers::{Linkers, Prepared};
 use crate::outline::Outline;
 use crate::reaches::Look;
 use crate::steps::Reach;
@@ -192,17 +192,21 @@ impl Program {
         }
     }
 
-    /// What the program in a file takes from the beginning, and whether it is a component, without compiling it.
+    /// What the program in a file takes from the beginning, and whether it is a component, without compiling its functions.
     ///
     /// # Errors
     ///
-    /// `Read`, and what would keep it from being compiled for this entry, but for what only its function bodies show.
+    /// `Read`, and what would keep it from being loaded for this entry, but for what only its function bodies show.
     pub(crate) fn inventory_in(
         path: &Path,
         entry: Entry,
+        linkers: &Linkers,
     ) -> Result<(Inventory, bool), ProgramError> {
         with_outline(path, |outlined| {
             outlined.check(entry)?;
+            Reach::of_binary(outlined.binary(), &outlined.inventory())?;
+            let code = outlined.hollow(entry, linkers.engine())?;
+            linkers.prepare(&code, entry).map_err(ProgramError::Link)?;
             Ok((outlined.inventory(), outlined.is_component()))
         })
     }

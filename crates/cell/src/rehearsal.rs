@@ -5,15 +5,18 @@
 //! descriptors, threads and mappings of the process are counted. A rehearsal calls the same functions on a kernel of its
 //! own, so that a lease file can be tested before a cell is there.
 
+use crate::abi;
 use crate::build_error::BuildError;
 use crate::config::CellConfig;
 use crate::drift::Price;
+use crate::engine_config::engine_config;
 use crate::host::fs::account::Account;
 use crate::host::fs::limit::{self, Refused as DescriptorsRefused};
 use crate::host::fs::preopen::Preopen;
 use crate::host::io::Io;
 use crate::host::io::pool::Promise;
 use crate::host::preview1::state::{Environment, State};
+use crate::linkers::{Link, Linkers};
 use crate::local::{self, Local};
 use crate::mappings;
 use crate::memory::{self, DataSet};
@@ -29,11 +32,13 @@ use crate::wasi::table::TableCharge;
 use leasehold_kernel::{ExecutionId, TenantId};
 use leasehold_lease::Lease;
 use leasehold_pager_linux::Limits as AreaLimits;
+use leasehold_preempt::Mechanism;
 use leasehold_slots::stack_class::StackClass;
 use leasehold_wasm::inventory::Inventory;
 use std::collections::{HashMap, hash_map};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use wasmtime::{Engine, OptLevel};
 use wasmtime_wasi::ResourceTable;
 
 /// Starts that are rehearsed one after the other, of the tenants of one cell in a process of its own.
@@ -47,6 +52,8 @@ pub struct Rehearsal {
     threads: Vec<Promise>,
     /// What the programs take from the beginning, and whether they are components, of those that can be run so.
     programs: HashMap<(PathBuf, Entry), (Inventory, bool)>,
+    /// What programs can import; made for the first one.
+    linkers: Option<Linkers>,
 }
 
 /// A start to be rehearsed.
@@ -79,6 +86,7 @@ impl Rehearsal {
             descriptors: limit::Rehearsed::default(),
             threads: Vec::new(),
             programs: HashMap::new(),
+            linkers: None,
         }
     }
 
@@ -220,15 +228,31 @@ impl Rehearsal {
             true => Entry::Handler,
             false => Entry::Command,
         };
+        let linkers = match &mut self.linkers {
+            Some(made) => made,
+            none => none.insert(linkers()?),
+        };
         Ok(
             match self.programs.entry((start.program.to_owned(), entry)) {
                 hash_map::Entry::Occupied(known) => *known.get(),
                 hash_map::Entry::Vacant(free) => {
-                    *free.insert(Program::inventory_in(start.program, entry)?)
+                    *free.insert(Program::inventory_in(start.program, entry, linkers)?)
                 }
             },
         )
     }
+}
+
+/// What a cell's programs can import, for an engine that compiles quickly.
+fn linkers() -> Result<Linkers, ProgramError> {
+    let mut config = engine_config(Mechanism::Epochs);
+    config.cranelift_opt_level(OptLevel::None);
+    let engine = Engine::new(&config).map_err(ProgramError::Engine)?;
+    let link = Link {
+        module: abi::link_module,
+        component: abi::link_component,
+    };
+    Ok(Linkers::new(engine, link))
 }
 
 /// The number of the execution: each tenant has a kernel of its own here.

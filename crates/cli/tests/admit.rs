@@ -785,7 +785,52 @@ fn what_up_refuses_before_a_tenant_runs_is_refused_by_admission_in_the_same_word
 fn a_program_that_up_does_not_load_is_refused_by_admission_in_the_same_words() {
     let directory = tempfile::tempdir().expect("directory");
     let program = directory.path().join("program.wat");
+    let component = |imports: &str, run: &str, name: &str| {
+        format!(
+            r#"(component {imports} (core module $m (memory (export "memory") 1)
+                (func (export "r") (result i32) i32.const 0))
+              (core instance $c (instantiate $m))
+              (func $run {run} (canon lift (core func $c "r")))
+              (instance $i (export "{name}" (func $run))) (export "wasi:cli/run@0.2.0" (instance $i)))"#
+        )
+    };
+    let (run, no_command) = (
+        "(result (result))",
+        Some("not the entry point of a command"),
+    );
+    let environment = |function: &str| {
+        let import =
+            format!("(import \"wasi:cli/environment@0.2.0\" (instance (export {function})))");
+        component(&import, run, "run")
+    };
+    let started = |rest: &str| format!(r#"(module (memory (export "memory") 1) {rest})"#);
+    let [preview1, kernel] = [
+        r#"(import "wasi_snapshot_preview1" "fd_read" (func (param i64)))"#,
+        r#"(import "leasehold_kernel" "semaphore_up" (func (param i64)))"#,
+    ]
+    .map(|import| format!(r#"(module {import} (func (export "_start")))"#));
     for (text, word) in [
+        (component("", run, "run").as_str(), None),
+        (&component("", "(result u32)", "run"), no_command),
+        (&component("", run, "runs"), no_command),
+        (
+            &environment(r#""get-argumentz" (func (result u32))"#),
+            Some("nothing here offers wasi:cli/environment get-argumentz"),
+        ),
+        (
+            &environment(r#""get-environment" (func (result (list string)))"#),
+            Some("wasi:cli/environment@0.2.0"),
+        ),
+        (
+            &started(r#"(func (export "_start") (param i32))"#),
+            no_command,
+        ),
+        (
+            &started(r#"(func (export "_start") (result i32) i32.const 1)"#),
+            no_command,
+        ),
+        (&preview1, Some("incompatible import type")),
+        (&kernel, Some("incompatible import type")),
         (r#"(module (func (export "_start")))"#, None),
         ("(module)", Some("does not export the function _start")),
         (

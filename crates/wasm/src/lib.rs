@@ -29,6 +29,7 @@
 //! | rewritten for tenants that page: what the host visits is touched before | `touches` |
 //! | rewritten: exceptions, waits, names | [`exceptions`], `atomics`, `long_names`; handlers that are reached: `handlers` |
 //! | initial memory as an area that tenants share | [`image`] |
+//! | programs that are only looked at | `hollow` |
 //! | compiled programs on disk, and what is known of files; the threads that compile; modules of the host's own | [`artifact`], `known_files`, [`stamp`]; [`compile_threads`]; [`own_module`] |
 
 pub mod artifact;
@@ -44,6 +45,7 @@ pub mod error;
 pub mod exceptions;
 pub mod features;
 mod handlers;
+mod hollow;
 pub mod image;
 mod in_place;
 pub mod initial_segments;
