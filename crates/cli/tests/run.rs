@@ -397,7 +397,7 @@ fn what_cannot_run_is_one_clear_error_each() {
     );
     leasehold.refuses(&["run", &foreign], 65, &["wasi:keyvalue/store"]);
     let flood = guest("instance-flood.wat").display().to_string();
-    leasehold.refuses(&["run", &flood], 65, &["core instances"]);
+    leasehold.refuses(&["run", &flood], 65, &["parts of component types"]);
 
     leasehold.refuses(
         &["run", "--dir", "/no/such/place", &hello],

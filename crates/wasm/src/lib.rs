@@ -21,6 +21,7 @@
 //! |---|---|
 //! | a program that was checked and compiled | [`compiled`]; forms and entries of its code: [`code`] |
 //! | counting before anything else | [`load_limits`]; the largest program, and caps on single steps: [`limits`] |
+//! | sizes of component types, each counted as often as it is referred to | `type_sizes` |
 //! | what is not offered | `refused`; what is: [`features`]; the refusal as an error: [`error`] |
 //! | what instantiating a program takes | [`inventory`] |
 //! | strings between components | `composed` |
@@ -60,3 +61,4 @@ mod replaced;
 mod sections;
 pub mod stamp;
 mod touches;
+mod type_sizes;

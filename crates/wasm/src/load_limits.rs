@@ -7,6 +7,9 @@
 //! limit, before it is validated: declarations first, then functions, on all threads that compile. The
 //! handlers of a program that throws are counted in another one.
 //!
+//! The parts of component types are counted as often as they are [used](crate::type_sizes), since they are walked as
+//! often.
+//!
 //! The engine compiles one function for a module that computes its constant expressions and sets the items of its
 //! element segments, whether the module is instantiated or not. What the compiler lays out beforehand is not in that
 //! function, and costs little.
@@ -28,6 +31,7 @@ use crate::handlers::{HandlerCount, MOST_TAGS, Scopes};
 use crate::inventory::laid_out_top;
 use crate::limits::{GLOBALS, HANDLERS};
 use crate::refused::{self, Function, SourcePosition};
+use crate::type_sizes::{TypeSizes, Uses};
 
 /// Most bytes of component sections, each counted as often as its component is instantiated. The engine
 /// compiles what they say as often.
@@ -92,6 +96,9 @@ limits! {
     Nested: Program, 256, "modules and components";
     Depth: Program, 8, "components inside each other";
     ComponentBytes: Program, 1 << 20, "bytes of component sections";
+    TypeDepth: Function, 64, "levels of a component type";
+    TypeParts: Program, 1 << 19, "parts of component types, each as often as it is used";
+    TypeResources: Program, 1 << 26, "resources times parts of component types, each as often as it is used";
     CodeBytes: Program, 64 << 20, "bytes of code";
     BodyBytes: Function, 1 << 20, "bytes of code in a function";
     Locals: Program, 4 << 20, "locals of all functions";
@@ -169,6 +176,17 @@ impl Tally {
     }
 }
 
+impl Uses for Tally {
+    fn count(&mut self, parts: u64, lookups: u64) -> Result<(), ProgramError> {
+        self.add(Counted::TypeParts, parts)?;
+        self.add(Counted::TypeResources, lookups)
+    }
+
+    fn count_depth(&mut self, depth: u64) -> Result<(), ProgramError> {
+        self.note(Counted::TypeDepth, depth)
+    }
+}
+
 impl LoadLimit {
     fn check(&self, count: u64) -> Result<(), ProgramError> {
         let &LoadLimit { what, most, .. } = self;
@@ -241,9 +259,18 @@ fn count(binary: &[u8], with_bodies: bool) -> Result<LoadSize, ProgramError> {
     let mut bodies: Vec<Body<'_>> = Vec::new();
     // Those of the modules before.
     let mut counted = 0;
+    let mut type_sizes = TypeSizes::default();
+    let is_component = Parser::is_component(binary);
     let mut payloads = Parser::new(0).parse_all(binary).peekable();
     while let Some(payload) = payloads.next() {
-        match payload? {
+        let payload = payload?;
+        if is_component {
+            if let Some(section) = component_section(&payload) {
+                tally.add(C::ComponentBytes, section.len() as u64)?;
+            }
+            type_sizes.follow(binary, &payload, &mut tally)?;
+        }
+        match payload {
             Payload::Version { .. } => {
                 module = ModuleTypes::default();
                 depth += 1;
@@ -390,29 +417,12 @@ fn count(binary: &[u8], with_bodies: bool) -> Result<LoadSize, ProgramError> {
                     }
                 }
             }
-            payload => {
-                let component_level = matches!(
-                    payload,
-                    Payload::InstanceSection(_)
-                        | Payload::CoreTypeSection(_)
-                        | Payload::ComponentInstanceSection(_)
-                        | Payload::ComponentAliasSection(_)
-                        | Payload::ComponentTypeSection(_)
-                        | Payload::ComponentCanonicalSection(_)
-                        | Payload::ComponentImportSection(_)
-                        | Payload::ComponentExportSection(_)
-                );
-                if component_level && let Some((_, range)) = payload.as_section() {
-                    tally.add(C::ComponentBytes, range.len() as u64)?;
-                }
-                if depth > 1
-                    && let Payload::ComponentCanonicalSection(functions) = payload
-                {
-                    for function in functions {
-                        is_composed |= is_lifted_or_lowered(&function?);
-                    }
+            Payload::ComponentCanonicalSection(functions) if depth > 1 => {
+                for function in functions {
+                    is_composed |= is_lifted_or_lowered(&function?);
                 }
             }
+            _ => {}
         }
     }
     // Without exceptions functions get no handlers, and those that they have are none.
@@ -430,6 +440,25 @@ fn count(binary: &[u8], with_bodies: bool) -> Result<LoadSize, ProgramError> {
         awaits,
         is_composed,
     })
+}
+
+/// The section of a component that this is, unless it is a module, a component or a custom section.
+fn component_section(payload: &Payload<'_>) -> Option<std::ops::Range<usize>> {
+    let is_one = matches!(
+        payload,
+        Payload::InstanceSection(_)
+            | Payload::CoreTypeSection(_)
+            | Payload::ComponentInstanceSection(_)
+            | Payload::ComponentAliasSection(_)
+            | Payload::ComponentTypeSection(_)
+            | Payload::ComponentCanonicalSection(_)
+            | Payload::ComponentImportSection(_)
+            | Payload::ComponentExportSection(_)
+    );
+    payload
+        .as_section()
+        .filter(|_| is_one)
+        .map(|(_, range)| range)
 }
 
 /// Whether an instruction is a number, which the compiler knows without code.

@@ -74,8 +74,28 @@ pub(crate) const SHAPES: &[Shape] = &[
     shape("custom sections", 4_096, customs),
     shape("modules and components", 250, nested),
     shape("components inside each other", 8, deep_components),
-    shape("bytes of component sections", 255_000, component_types),
     shape("bytes of component sections", 170_000, component_aliases),
+    shape("levels of a component type", 60, deep_instances),
+    shape(
+        "parts of component types, each as often as it is used",
+        170_000,
+        component_types,
+    ),
+    shape(
+        "parts of component types, each as often as it is used",
+        50,
+        exported_instances,
+    ),
+    shape(
+        "parts of component types, each as often as it is used",
+        120,
+        lifted_tuples,
+    ),
+    shape(
+        "resources times parts of component types, each as often as it is used",
+        1_800,
+        passed_resources,
+    ),
     shape("bytes of code in a function", 149_000, one_body),
     shape("bytes of code in a function", 520_000, body_calls),
     shape("bytes of code in a function", 115_000, body_loads),
@@ -854,6 +874,65 @@ fn deep_components(n: usize) -> Vec<u8> {
     ))
 }
 
+/// So many instances of which each holds the one before.
+fn deep_instances(n: usize) -> Vec<u8> {
+    let mut out = r#"(instance $i0 (export "f" (func $run)))"#.to_owned();
+    for level in 1..=n {
+        out += &format!(
+            r#"(instance $i{level} (export "a" (instance $i{})))"#,
+            level - 1
+        );
+    }
+    text(&format!("(component {RUN} {out})"))
+}
+
+/// So many exports of an instance that holds another one twice, which holds a third one twice, and so on.
+fn exported_instances(n: usize) -> Vec<u8> {
+    let mut out = r#"(instance $i0 (export "f" (func $run)))"#.to_owned();
+    for level in 1..=10 {
+        let below = level - 1;
+        out += &format!(
+            r#"(instance $i{level} (export "a" (instance $i{below})) (export "b" (instance $i{below})))"#
+        );
+    }
+    let exports: String = (0..n)
+        .map(|at| format!(r#"(export "x{at}" (instance $i10))"#))
+        .collect();
+    text(&format!("(component {RUN} {out} {exports})"))
+}
+
+/// So many functions that take a tuple of two tuples of two tuples, and so on.
+fn lifted_tuples(n: usize) -> Vec<u8> {
+    let mut out = "(type $t0 (tuple u8 u8))".to_owned();
+    for level in 1..=10 {
+        let below = level - 1;
+        out += &format!("(type $t{level} (tuple $t{below} $t{below}))");
+    }
+    let functions = r#"(func (type $taking) (canon lift (core func $lifted "take")
+        (memory (core memory $lifted "memory")) (realloc (core func $lifted "realloc"))))"#
+        .repeat(n);
+    text(&format!(
+        r#"(component {RUN} {out} (type $taking (func (param "it" $t10)))
+          (core module $lifted (memory (export "memory") 1) (func (export "take") (param i32))
+            (func (export "realloc") (param i32 i32 i32 i32) (result i32) (i32.const 0)))
+          (core instance $lifted (instantiate $lifted)) {functions})"#
+    ))
+}
+
+/// A component that is passed an instance with so many resources, each of which the engine looks up in a copy of it.
+fn passed_resources(n: usize) -> Vec<u8> {
+    let each = |part: &dyn Fn(usize) -> String| (0..n).map(part).collect::<String>();
+    let declared = each(&|at| format!(r#"(export "r{at}" (type (sub resource)))"#));
+    let defined = each(&|at| format!("(type $r{at} (resource (rep i32)))"));
+    let bundled = each(&|at| format!(r#"(export "r{at}" (type $r{at}))"#));
+    text(&format!(
+        r#"(component {RUN}
+          (component $user (import "i" (instance {declared})))
+          {defined} (instance $given {bundled})
+          (instance (instantiate $user (with "i" (instance $given)))))"#
+    ))
+}
+
 /// What components inside of a program may pass each other, which is counted apart.
 pub(crate) const ADAPTED: &[Shape] = &[
     shape("parts of what components pass each other", 3_100, |n| {
@@ -862,10 +941,10 @@ pub(crate) const ADAPTED: &[Shape] = &[
     shape("parts of what components pass each other", 3_100, |n| {
         adapters(n, "string", "utf16", "latin1+utf16")
     }),
-    shape("parts of what components pass each other", 4_000, |n| {
+    shape("parts of what components pass each other", 1_400, |n| {
         adapters(n, TUPLE, "utf8", "utf8")
     }),
-    shape("parts of what components pass each other", 4_000, |n| {
+    shape("parts of what components pass each other", 1_000, |n| {
         adapters(n, CASES, "utf8", "utf8")
     }),
 ];
