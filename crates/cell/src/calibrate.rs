@@ -79,13 +79,11 @@ pub fn calibrate(effort: Effort, progress: &mut dyn FnMut(&str)) -> Result<Profi
 
     progress("linear memory");
     let memories = bench.per_unit(MEMORIES, &[], 15)?;
-    // Of a memory, the first pages are overwritten and the others given back: what is dearer counts.
+    // Of a memory, the first pages are overwritten and the others given back: what is dearer counts. Pages that were written
+    // to in any order lie apart from each other, and freeing them takes longer.
     let kept = bench.per_unit(&touching(PAGES_KEPT), &[], PAGES_KEPT)?;
-    let returned = bench.per_unit(&touching(PAGES_TOUCHED), &[], PAGES_TOUCHED)?;
-    // Those of several memories that grow together lie apart from each other, and freeing them takes longer.
-    let (program, n) = scattered();
-    let apart = bench.per_unit(&program, &[], n)?;
-    let pages = kept.max(returned).max(apart);
+    let apart = bench.per_unit_of(&scattered(), &[], PAGES_SCATTERED, bench.samples / 3)?;
+    let pages = kept.max(apart);
     held.insert(Held::Memory.name().to_owned(), memories);
     held.insert(Held::MemoryPage.name().to_owned(), pages);
 
@@ -327,10 +325,21 @@ impl Bench {
     /// Median cost of one of the `units` that a tenant running `text` holds at its end, ps. Takes
     /// turns with an empty tenant, so that both see the same machine.
     fn per_unit(&self, text: &str, dirs: &[Directory], units: u64) -> Result<u64> {
+        self.per_unit_of(text, dirs, units, self.samples)
+    }
+
+    /// The same of so many ends.
+    fn per_unit_of(
+        &self,
+        text: &str,
+        dirs: &[Directory],
+        units: u64,
+        samples: usize,
+    ) -> Result<u64> {
         let (full, empty) = (self.compile(text)?, self.compile(EMPTY)?);
         self.end_once(&full, dirs)?;
         let mut ends = (Vec::new(), Vec::new());
-        for _ in 0..self.samples {
+        for _ in 0..samples {
             ends.0.push(self.end_once(&full, dirs)?);
             ends.1.push(self.end_once(&empty, &[])?);
         }
@@ -389,8 +398,8 @@ const MEMORIES: &str = r#"(module
   (memory 1) (memory 1) (memory 1) (memory 1) (memory 1) (memory 1) (memory 1)
   (func (export "_start")))"#;
 
-/// 64 MiB, most of which is given back, and 4 MiB, which are overwritten.
-const PAGES_TOUCHED: u64 = 16_384;
+/// 256 MiB, most of which is given back, and 4 MiB, which are overwritten.
+const PAGES_SCATTERED: u64 = 65_536;
 const PAGES_KEPT: u64 = 1024;
 
 /// Writes one byte to each of `pages` pages.
@@ -408,24 +417,21 @@ fn touching(pages: u64) -> String {
     )
 }
 
-/// Writes one byte to each page of eight memories, in turns; with the number of pages.
-fn scattered() -> (String, u64) {
-    const MEMORIES: u64 = 8;
-    const PAGES: u64 = 2048;
-    let memories = format!("(memory {})", PAGES / 16).repeat(MEMORIES as usize);
-    let stores: String = (0..MEMORIES)
-        .map(|memory| format!("(i32.store8 {memory} (local.get $at) (i32.const 1))"))
-        .collect();
-    let program = format!(
-        r#"(module {memories}
-  (func (export "_start") (local $at i32)
-    (loop $next {stores}
-      (br_if $next (i32.lt_u
-        (local.tee $at (i32.add (local.get $at) (i32.const 4096)))
-        (i32.const {}))))))"#,
-        PAGES * 4096
-    );
-    (program, MEMORIES * PAGES)
+/// Writes one byte to each of [`PAGES_SCATTERED`] pages, in an order in which none lies near the next: that of a linear
+/// congruential generator, whose period is their number (Hull and Dobell, 1962).
+fn scattered() -> String {
+    format!(
+        r#"(module (memory (export "memory") {})
+  (func (export "_start") (local $page i32)
+    (loop $next
+      (i32.store8 (i32.shl (local.get $page) (i32.const 12)) (i32.const 1))
+      (br_if $next (local.tee $page
+        (i32.and
+          (i32.add (i32.mul (local.get $page) (i32.const 20077)) (i32.const 12345))
+          (i32.const {})))))))"#,
+        PAGES_SCATTERED / 16,
+        PAGES_SCATTERED - 1
+    )
 }
 
 const TABLE_ELEMENTS: u64 = 500_000;

@@ -62,10 +62,18 @@ pub(super) fn is_authority(authority: &str) -> bool {
     let host = authority
         .rsplit_once('@')
         .map_or(authority, |(_, host)| host);
-    let port = |rest: &str| rest.is_empty() || rest.starts_with(':');
+    let is_port = |rest: &str| match rest.strip_prefix(':') {
+        Some(digits) => {
+            digits.bytes().all(|byte| byte.is_ascii_digit()) && digits.parse::<u16>().is_ok()
+        }
+        None => rest.is_empty(),
+    };
     let is_host = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').is_some_and(|(_, rest)| port(rest)),
-        None => !host.contains(['[', ']', '%']) && host.matches(':').count() <= 1,
+        Some(rest) => rest.split_once(']').is_some_and(|(_, rest)| is_port(rest)),
+        None => {
+            let at = host.find(':').unwrap_or(host.len());
+            !host.contains(['[', ']', '%']) && is_port(&host[at..])
+        }
     };
     !host.is_empty() && authority.bytes().all(is_part) && is_host
 }
@@ -119,6 +127,8 @@ mod tests {
         assert!(is_authority("example.com:80") && is_authority("u@[::1]:8"));
         assert!(!is_authority("") && !is_authority("a b") && !is_authority("a/b"));
         assert!(!is_authority("a:1:2") && !is_authority("[::1"));
+        assert!(is_authority("a:65535") && !is_authority("a:65536") && !is_authority("a:"));
+        assert!(!is_authority("[::1]:99999") && !is_authority("a:+1"));
         assert!(is_path("") && is_path("/a?b=c&d") && is_path("?x"));
         assert!(!is_path("http://a/") && !is_path("a") && !is_path("/a b"));
         assert!(is_scheme("ftp") && !is_scheme("a:"));
