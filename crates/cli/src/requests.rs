@@ -42,6 +42,22 @@ impl Prepared {
         })))
     }
 
+    /// Reads and binds what one more tenant needs.
+    ///
+    /// # Errors
+    /// As [`Prepared::read`]. Then nothing is bound for it.
+    pub(crate) fn add(&mut self, tenant: &TenantSpec, origin: Origin<'_>) -> Result<(), Failure> {
+        let Some(lease) = &tenant.outgoing else {
+            return Ok(());
+        };
+        let Some(ready) = &mut self.0 else {
+            *self = Self::read(std::slice::from_ref(tenant), origin)?;
+            return Ok(());
+        };
+        let added = ready.trust.add(lease).and_then(|()| ready.bound.add(lease));
+        added.map_err(|error| failed(&error, origin))
+    }
+
     /// Starts the thread, which keeps off `core`, and tells the observer, if there is one, of requests that are traced.
     ///
     /// # Errors

@@ -115,7 +115,8 @@ impl Rules {
         };
         let bad = |failure: Failure| Problem::new(ErrorKind::BadLease, failure.to_string());
         check_stores(tenants, needs.origin).map_err(bad)?;
-        check_listening(tenants, self.control.page)
+        check_page_address(tenants, self.control.page)
+            .and_then(|()| check_addresses(tenants))
             .map_err(|message| Problem::new(ErrorKind::BadLease, message))?;
         let Some(mounts) = &self.host.mounts else {
             return Ok(());
@@ -135,23 +136,11 @@ impl Rules {
     }
 }
 
-/// Checks that no two tenants would listen at one address, and none at that of the page.
-///
-/// # Errors
-/// What was found, and what is allowed.
-pub(crate) fn check_listening(
-    tenants: &[TenantSpec],
-    page: Option<ListenAddress>,
-) -> Result<(), String> {
-    check_page_address(tenants, page)?;
-    check_addresses(tenants)
-}
-
 /// Checks that no two tenants would listen at one address.
 ///
 /// # Errors
 /// What was found, and what is allowed.
-fn check_addresses(tenants: &[TenantSpec]) -> Result<(), String> {
+pub(crate) fn check_addresses(tenants: &[TenantSpec]) -> Result<(), String> {
     let mut taken = Addresses::default();
     let is_free = |address| taken.take(address, Families::Own);
     let allowed = "an address that no other tenant has";
@@ -162,7 +151,10 @@ fn check_addresses(tenants: &[TenantSpec]) -> Result<(), String> {
 ///
 /// # Errors
 /// What was found, and what is allowed.
-fn check_page_address(tenants: &[TenantSpec], page: Option<ListenAddress>) -> Result<(), String> {
+pub(crate) fn check_page_address(
+    tenants: &[TenantSpec],
+    page: Option<ListenAddress>,
+) -> Result<(), String> {
     let Some(page) = page else {
         return Ok(());
     };
@@ -357,7 +349,7 @@ impl Admission for Rules {
         let file = LeaseFile::load(&self.leases)?;
         let bad = |message| Problem::new(ErrorKind::BadLease, message);
         if self.control.serves {
-            check_served(&self.leases, &file).map_err(bad)?;
+            check_served(&self.leases, &file.tenants).map_err(bad)?;
         }
         leases::check_size(&self.leases, &file).map_err(bad)?;
         Ok(file)
@@ -392,8 +384,8 @@ pub(crate) fn bound(bound: leases::EndBound) -> EndBound {
 ///
 /// # Errors
 /// What was found, and what is allowed.
-pub(crate) fn check_served(path: &Path, file: &LeaseFile) -> Result<(), String> {
-    if file.tenants.iter().any(|tenant| tenant.http.is_some()) {
+pub(crate) fn check_served(path: &Path, tenants: &[TenantSpec]) -> Result<(), String> {
+    if tenants.iter().any(|tenant| tenant.http.is_some()) {
         return Ok(());
     }
     let allowed = "at least one table [tenant.NAME.http]";

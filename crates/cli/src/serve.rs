@@ -17,8 +17,8 @@ use crate::on_host::OnHost;
 use crate::opened::{CellOptions, Opened};
 use crate::operate::{page, socket};
 use crate::output::{self, plain, say, tell};
-use crate::requests::{Prepared, Requests};
-use crate::rules::{bound, check_listening, check_served};
+use crate::requests::Requests;
+use crate::rules::{bound, check_page_address, check_served};
 use crate::run::{failure, load, load_handler, surroundings};
 use crate::stores::Stores;
 use crate::up::memory::Areas;
@@ -35,6 +35,8 @@ use leasehold_node::{
 };
 use leasehold_outgoing::{Observer, Sent};
 use lines::TenantLines;
+use reached::Reached;
+use state::State;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, OnceLock};
@@ -189,23 +191,31 @@ fn operate(
     profile: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
     let is_server = purpose == Purpose::Serve;
-    let mut file = leases::load(&arguments.leases)?;
+    // A signal that comes while a server starts is not its end.
+    let reloads = is_server.then(Hangups::listen).transpose()?;
+    let State {
+        file,
+        stated,
+        keeper,
+        changes,
+    } = State::load(arguments.state.as_deref(), &arguments.leases)?;
     if is_server {
-        check_served(&arguments.leases, &file).map_err(Failure::Configuration)?;
+        // Operators may have deleted all of the file that answer requests: the node goes on without one.
+        let served = check_served(&arguments.leases, &stated);
+        let served = served.or_else(|_| check_served(&arguments.leases, &file.tenants));
+        served.map_err(Failure::Configuration)?;
     } else {
         for tenant in &file.tenants {
             leases::without_requests(&arguments.leases, tenant)?;
         }
     }
-    // A signal that comes while a server starts is not its end.
-    let reloads = is_server.then(Hangups::listen).transpose()?;
-    let stated = file.tenants.clone();
-    let (keeper, changes) = state::open(arguments.state.as_deref(), &arguments.leases, &mut file)?;
-    let reached = reached::reached(&file, stated, Origin::File(&arguments.leases));
     let saves = keeper.as_ref().map(Keeper::saves);
     let of_file = |error| Failure::of_front(&error, &arguments.leases);
-    let stores = Stores::open(&reached, Origin::File(&arguments.leases))?;
-    let prepared = Prepared::read(&reached, Origin::File(&arguments.leases))?;
+    let Reached {
+        stores,
+        requests: prepared,
+        tenants: reached,
+    } = Reached::open(&file, stated, Origin::File(&arguments.leases))?;
     let collector = arguments.collector()?;
     let listeners = if is_server { &*file.listeners } else { &[] };
     let sockets = Sockets::open(listeners).map_err(of_file)?;
@@ -219,11 +229,10 @@ fn operate(
         (None, _) => None,
     };
     let link = page.as_ref().map(PageListener::link);
-    // The sockets of tenants do not listen yet, so the system lets the page have their addresses. Tenants of the state may have
-    // those of an edited file.
+    // The sockets of tenants do not listen yet, so the system lets the page have their addresses.
     let page_address = page.as_ref().map(PageListener::address);
     let page_address = page_address.and_then(|address| ListenAddress::try_from(address).ok());
-    check_listening(&reached, page_address).map_err(|message| {
+    check_page_address(&file.tenants, page_address).map_err(|message| {
         Failure::Configuration(format!("{}: {message}", arguments.leases.display()))
     })?;
     let site = |tenant: &TenantSpec| {

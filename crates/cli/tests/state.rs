@@ -6,6 +6,7 @@ mod served;
 use serde_json::{Value, json};
 use served::{LISTENER, Node, serve, table};
 use std::fs;
+use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
 
 fn leases() -> String {
@@ -177,4 +178,184 @@ fn a_deleted_tenant_comes_back_by_a_reload_after_a_restart_with_all_that_it_had(
     node.leases(&shop);
     node.done(&["reload"]);
     assert_eq!(node.end().0, Some(0));
+}
+
+/// An address of this host at which nothing listens.
+fn free_address() -> SocketAddr {
+    let socket = TcpListener::bind("127.0.0.1:0").expect("a socket");
+    socket.local_addr().expect("an address")
+}
+
+/// A tenant that may listen there, if there is an address.
+fn listens(name: &str, address: Option<SocketAddr>) -> String {
+    let more = address.map(|address| format!("outgoing = {{ listen = [\"{address}\"] }}"));
+    table(name, &format!("/{name}"), &more.unwrap_or_default())
+}
+
+/// The leases of `shop` and of tenants that may listen.
+fn leases_of(tenants: &[(&str, SocketAddr)]) -> String {
+    let tenants = tenants
+        .iter()
+        .map(|(name, address)| listens(name, Some(*address)));
+    LISTENER.to_owned() + &table("shop", "/*", "") + &tenants.collect::<String>()
+}
+
+#[test]
+fn the_address_of_a_deleted_tenant_is_that_of_another_one_after_a_restart() {
+    let directory = tempfile::tempdir().expect("directory");
+    let state = directory.path().join("desired");
+    let options = ["--state", state.to_str().expect("text")];
+    let address = free_address();
+    let node = Node::start_in(directory, &leases_of(&[("cart", address)]), &options);
+    node.done(&["delete", "cart"]);
+    let other = listens("other", Some(address));
+    assert_eq!(node.put("other", &other).0, Some(0));
+    let before = wanted(&node);
+    let node = node.again(&options);
+    assert_eq!(wanted(&node), before);
+    // A reload gives it back.
+    let changes = node.json(&["reload"]);
+    assert_eq!(changes["added"], json!(["cart"]), "{changes}");
+    assert_eq!(changes["removed"], json!(["other"]), "{changes}");
+    assert_eq!(node.end().0, Some(0));
+}
+
+#[test]
+fn the_address_that_a_tenant_gave_up_is_that_of_another_one_after_a_restart() {
+    let directory = tempfile::tempdir().expect("directory");
+    let state = directory.path().join("desired");
+    let options = ["--state", state.to_str().expect("text")];
+    let address = free_address();
+    let node = Node::start_in(directory, &leases_of(&[("cart", address)]), &options);
+    assert_eq!(node.put("cart", &listens("cart", None)).0, Some(0));
+    let other = listens("other", Some(address));
+    assert_eq!(node.put("other", &other).0, Some(0));
+    let before = wanted(&node);
+    let node = node.again(&options);
+    assert_eq!(wanted(&node), before);
+}
+
+#[test]
+fn two_tenants_that_exchanged_their_addresses_have_those_after_a_restart() {
+    let directory = tempfile::tempdir().expect("directory");
+    let state = directory.path().join("desired");
+    let options = ["--state", state.to_str().expect("text")];
+    let (one, another) = (free_address(), free_address());
+    let leases = leases_of(&[("a", one), ("b", another)]);
+    let node = Node::start_in(directory, &leases, &options);
+    for (name, address) in [("a", None), ("b", Some(one)), ("a", Some(another))] {
+        assert_eq!(node.put(name, &listens(name, address)).0, Some(0));
+    }
+    let before = wanted(&node);
+    let node = node.again(&options);
+    assert_eq!(wanted(&node), before);
+    let changes = node.json(&["reload"]);
+    assert_eq!(changes["replaced"], json!(["a", "b"]), "{changes}");
+}
+
+#[test]
+fn a_port_that_another_program_took_from_a_deleted_tenant_is_missed_by_the_reload_alone() {
+    let directory = tempfile::tempdir().expect("directory");
+    let state = directory.path().join("desired");
+    let options = ["--state", state.to_str().expect("text")];
+    let address = free_address();
+    let leases = leases_of(&[("cart", address)]);
+    let mut node = Node::start_in(directory, &leases, &options);
+    node.done(&["delete", "cart"]);
+    let directory = node.killed();
+    let program = TcpListener::bind(address).expect("free");
+    let node = Node::start_in(directory, &leases, &options);
+    let (code, _, error) = node.command(&["reload"]);
+    assert_eq!(code, Some(78), "{error}");
+    let said = format!("tenant.cart.outgoing.listen: found {address}");
+    assert!(error.contains(&said), "{error}");
+    drop(program);
+    let node = node.again(&options);
+    let changes = node.json(&["reload"]);
+    assert_eq!(changes["added"], json!(["cart"]), "{changes}");
+}
+
+/// A node whose tenant `cart` has this in its table is started again after that was deleted and a file of it was damaged. Returns
+/// what the reload says that would bring it back.
+fn damaged(more: &str, file: &str, contents: &str) -> String {
+    let directory = tempfile::tempdir().expect("directory");
+    let state = directory.path().join("desired");
+    let options = ["--state", state.to_str().expect("text")];
+    let certificate = rcgen::generate_simple_self_signed(["a.example".to_owned()]);
+    let certificate = certificate.expect("a certificate").cert.pem();
+    fs::write(directory.path().join("ca.pem"), certificate).expect("written");
+    let leases = LISTENER.to_owned() + &table("shop", "/*", "") + &table("cart", "/env", more);
+    let mut node = Node::start_in(directory, &leases, &options);
+    node.done(&["delete", "cart"]);
+    let directory = node.killed();
+    fs::write(directory.path().join(file), contents).expect("written");
+    let node = Node::start_in(directory, &leases, &options);
+    assert!(node.get("/env").1.contains("NAME=shop"));
+    let (code, _, error) = node.command(&["reload"]);
+    assert_eq!(code, Some(78), "{error}");
+    let (code, errors) = node.end();
+    assert_eq!(code, Some(0), "{errors}");
+    error
+}
+
+#[test]
+fn the_damaged_store_of_a_deleted_tenant_is_missed_by_the_reload_alone() {
+    let more = "keyvalue = { file = \"cart.redb\", size = \"8MiB\" }";
+    let error = damaged(more, "cart.redb", &"x".repeat(4096));
+    assert!(error.contains("tenant.cart.keyvalue.file"), "{error}");
+}
+
+#[test]
+fn the_damaged_certificates_of_a_deleted_tenant_are_missed_by_the_reload_alone() {
+    let more = "outgoing = { allow = [\"https://a.example:4433\"], ca = \"ca.pem\" }";
+    let error = damaged(more, "ca.pem", "x");
+    assert!(error.contains("tenant.cart.outgoing."), "{error}");
+}
+
+#[test]
+fn tenants_that_conflict_after_the_changes_are_refused_with_the_file_that_has_them() {
+    let directory = tempfile::tempdir().expect("directory");
+    let state = directory.path().join("desired");
+    let options = ["--state", state.to_str().expect("text")];
+    let address = free_address();
+    let mut node = Node::start_in(directory, &leases_of(&[("cart", address)]), &options);
+    node.done(&["delete", "cart"]);
+    let put = listens("put", Some(address));
+    assert_eq!(node.put("put", &put).0, Some(0));
+    let directory = node.killed();
+    let edited = leases_of(&[("edited", address)]);
+    fs::write(directory.path().join("leases.toml"), edited).expect("written");
+    let output = serve(directory.path(), &options).output().expect("runs");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(78), "{error}");
+    let said = "desired.json: tenant.put.outgoing.listen: found";
+    assert!(error.contains(said), "{error}");
+    assert!(desired(directory.path()).exists());
+}
+
+#[test]
+fn a_conflict_in_the_lease_file_that_the_changes_resolve_is_none() {
+    let directory = tempfile::tempdir().expect("directory");
+    let state = directory.path().join("desired");
+    let options = ["--state", state.to_str().expect("text")];
+    let address = free_address();
+    let mut node = Node::start_in(directory, &leases_of(&[("cart", address)]), &options);
+    node.done(&["delete", "cart"]);
+    let directory = node.killed();
+    let edited = leases_of(&[("cart", address), ("edited", address)]);
+    fs::write(directory.path().join("leases.toml"), &edited).expect("written");
+    let output = serve(directory.path(), &[]).output().expect("runs");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(78), "{error}");
+    let node = Node::start_in(directory, &edited, &options);
+    let names = |node: &Node| -> Vec<Value> {
+        let tenants = wanted(node);
+        tenants.iter().map(|tenant| tenant[0].clone()).collect()
+    };
+    assert_eq!(names(&node), ["edited", "shop"]);
+    assert_eq!(node.command(&["reload"]).0, Some(78));
+    // A change that is made now leaves the deletion as it is.
+    node.json(&["kill", "edited"]);
+    let node = node.again(&options);
+    assert_eq!(names(&node), ["edited", "shop"]);
 }

@@ -93,6 +93,19 @@ impl LeaseFile {
     ///
     /// The file cannot be read, or it is not a lease file: see [`LeaseFile::parse`].
     pub fn load(path: &Path) -> Result<Self, LeaseError> {
+        Self::load_without(path, |_| false).map(|(file, _)| file)
+    }
+
+    /// Reads and parses the lease file at `path` as if it had no tables of the tenants that are left out. Returns the names of
+    /// these, too.
+    ///
+    /// # Errors
+    ///
+    /// As [`LeaseFile::load`].
+    pub fn load_without(
+        path: &Path,
+        is_left_out: impl Fn(&str) -> bool,
+    ) -> Result<(Self, Vec<String>), LeaseError> {
         let source = |text| Source { file: path, text };
         let read = RegularFile::open(path).and_then(|file| file.read(Self::READ_BYTES));
         let bytes = match read {
@@ -109,7 +122,7 @@ impl LeaseFile {
             return Err(too_long(source(""), &bytes));
         }
         match str::from_utf8(&bytes) {
-            Ok(text) => Self::parse(text, path),
+            Ok(text) => Self::parse_with(text, path, (None, &is_left_out)),
             Err(error) => {
                 let (valid, _) = bytes.split_at(error.valid_up_to());
                 let text = str::from_utf8(valid).unwrap_or_default();
@@ -128,7 +141,7 @@ impl LeaseFile {
     /// after every fault inside that table. Routes are compared after all tables, and what is to be
     /// simulated counts after all else.
     pub fn parse(text: &str, origin: &Path) -> Result<Self, LeaseError> {
-        Self::parse_with(text, origin, None)
+        Self::parse_with(text, origin, (None, &|_| false)).map(|(file, _)| file)
     }
 
     /// Parses `text` with tenants for a node that has these listeners already: it may not have any of its
@@ -142,14 +155,15 @@ impl LeaseFile {
         origin: &Path,
         listeners: &[Listener],
     ) -> Result<Vec<TenantSpec>, LeaseError> {
-        Self::parse_with(text, origin, Some(listeners)).map(|file| file.tenants)
+        let given = Some(listeners);
+        Self::parse_with(text, origin, (given, &|_| false)).map(|(file, _)| file.tenants)
     }
 
     fn parse_with(
         text: &str,
         origin: &Path,
-        given: Option<&[Listener]>,
-    ) -> Result<Self, LeaseError> {
+        (given, is_left_out): (Option<&[Listener]>, &dyn Fn(&str) -> bool),
+    ) -> Result<(Self, Vec<String>), LeaseError> {
         let source = Source { file: origin, text };
         if text.len() > Self::MAX_BYTES {
             return Err(too_long(source, text.as_bytes()));
@@ -162,6 +176,7 @@ impl LeaseFile {
         let base = origin.parent().unwrap_or(Path::new(""));
         let root = Node::document(source, document.get_ref());
         let mut tenants = Vec::new();
+        let mut left_out = Vec::new();
         let mut cell = CellTable::default();
         let mut simulated = Vec::new();
         let mut listeners = given.unwrap_or_default().to_vec();
@@ -182,6 +197,10 @@ impl LeaseFile {
                         return Err(entry.refused_as(found, TENANT_COUNT));
                     }
                     for tenant in entries {
+                        if is_left_out(tenant.name()) {
+                            left_out.push(tenant.name().to_owned());
+                            continue;
+                        }
                         let (tenant, table) = parse_tenant(&tenant, base, &mut taken)?;
                         http.push((tenant.name.clone(), table));
                         tenants.push(tenant);
@@ -203,22 +222,24 @@ impl LeaseFile {
                 _ => return Err(entry.unknown(FILE_KEYS)),
             }
         }
-        if tenants.is_empty() {
+        if tenants.is_empty() && left_out.is_empty() {
             return Err(root.missing("tenant", TENANTS));
         }
         let http = http::assigned(http, &listeners)?;
         for (tenant, http) in tenants.iter_mut().zip(http) {
             tenant.http = http;
         }
+        simulated.retain(|node| !is_left_out(node.name()));
         let workloads = parse_workloads(&simulated, &tenants)?;
-        Ok(Self {
+        let file = Self {
             tenants,
             listeners,
             order: cell.order,
             memory: cell.memory,
             code: cell.code,
             workloads,
-        })
+        };
+        Ok((file, left_out))
     }
 
     /// The swap file of the cell, if a tenant of it pages.

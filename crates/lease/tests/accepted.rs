@@ -687,3 +687,27 @@ fn a_loaded_file_resolves_paths_against_its_directory() {
     let file = LeaseFile::load(&path).expect(text);
     assert_eq!(file.tenants[0].component, dir.path().join("a.wasm"));
 }
+
+#[test]
+fn a_table_that_is_left_out_counts_for_nothing() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path().join("leases.toml");
+    let tenant = |name: &str| {
+        format!(
+            "[tenant.{name}]\ncomponent = \"a.wasm\"\nreclaim.budget = \"1ms\"\nhttp.routes = [\"/*\"]\n\
+             outgoing.listen = [\"127.0.0.1:7\"]\n[simulate.{name}]\n"
+        )
+    };
+    let text = "[listener.main]\naddress = \"127.0.0.1:0\"\n".to_owned();
+    std::fs::write(&path, text + &tenant("a") + &tenant("b")).expect("written");
+    assert!(LeaseFile::load(&path).is_err());
+    let without = |left_out: &[&str]| {
+        let loaded = LeaseFile::load_without(&path, |name| left_out.contains(&name));
+        let (file, left_out) = loaded.expect("a lease file");
+        let tenants = file.tenants.into_iter().map(|tenant| tenant.name);
+        (tenants.collect::<Vec<_>>(), left_out)
+    };
+    let names = |names: &[&str]| -> Vec<String> { names.iter().map(|&name| name.into()).collect() };
+    assert_eq!(without(&["a", "c"]), (names(&["b"]), names(&["a"])));
+    assert_eq!(without(&["a", "b"]), (names(&[]), names(&["a", "b"])));
+}

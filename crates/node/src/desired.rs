@@ -97,12 +97,17 @@ impl Changes {
         self.0.get(name).cloned().unwrap_or_default()
     }
 
-    /// Forgets what was changed of tenants that are neither in a lease file nor put: there is nothing to change.
-    /// Returns their names.
-    pub fn forget_unknown(&mut self, file: &LeaseFile) -> Vec<String> {
-        let is_known = |name: &str, change: &Change| {
-            change.table.is_some() || file.tenants.iter().any(|tenant| tenant.name == *name)
-        };
+    /// Whether the table that a lease file has for a tenant counts for nothing: it was deleted, or another one was put.
+    pub fn replaces(&self, name: &str) -> bool {
+        let change = self.0.get(name);
+        change.is_some_and(|change| change.is_deleted || change.table.is_some())
+    }
+
+    /// Forgets what was changed of tenants that are neither in a lease file with the tenants `of_file` nor put: there is nothing
+    /// to change. Returns their names.
+    pub fn forget_unknown(&mut self, of_file: &BTreeSet<String>) -> Vec<String> {
+        let is_known =
+            |name: &str, change: &Change| change.table.is_some() || of_file.contains(name);
         let unknown = self
             .0
             .extract_if(.., |name, change| !is_known(name, change));
@@ -460,9 +465,7 @@ mod tests {
 
     #[test]
     fn what_was_changed_of_a_tenant_that_is_not_there_is_forgotten() {
-        let text = "[tenant.there]\ncomponent = \"a\"\nreclaim.budget = \"1ms\"\n";
-        let origin = std::path::Path::new("leases.toml");
-        let file = leasehold_lease::LeaseFile::parse(text, origin).expect("a lease file");
+        let of_file = BTreeSet::from(["there".to_owned()]);
         let stopped = Change {
             is_stopped: true,
             ..Change::default()
@@ -483,7 +486,10 @@ mod tests {
         ];
         let all = all.map(|(name, change)| (name.to_owned(), change));
         let mut changes = Changes(all.into());
-        assert_eq!(changes.forget_unknown(&file), ["absent", "gone"]);
+        let replaced =
+            ["there", "gone", "absent", "put", "none"].map(|name| changes.replaces(name));
+        assert_eq!(replaced, [false, false, true, true, false]);
+        assert_eq!(changes.forget_unknown(&of_file), ["absent", "gone"]);
         assert_eq!(changes.0.keys().collect::<Vec<_>>(), ["put", "there"]);
     }
 

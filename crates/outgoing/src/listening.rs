@@ -40,7 +40,20 @@ impl Bound {
     /// # Errors
     /// When another program listens there, or the host has no such address.
     pub fn open<'a>(leases: impl IntoIterator<Item = &'a Lease>) -> Result<Self, OutgoingError> {
-        let addresses = leases.into_iter().flat_map(|lease| &lease.listen);
+        let mut bound = Self::default();
+        for lease in leases {
+            bound.add(lease)?;
+        }
+        Ok(bound)
+    }
+
+    /// Binds a socket for each address of one more lease that has none yet.
+    ///
+    /// # Errors
+    /// As [`Bound::open`]. Then nothing is added.
+    pub fn add(&mut self, lease: &Lease) -> Result<(), OutgoingError> {
+        let has = |address: &SocketAddr| self.0.iter().any(|(bound, _)| bound == address);
+        let addresses = lease.listen.iter().filter(|address| !has(address));
         let open = |address: &SocketAddr| match bind(*address) {
             Ok(socket) => Ok((*address, socket)),
             Err(source) => Err(OutgoingError::Address {
@@ -48,7 +61,9 @@ impl Bound {
                 source,
             }),
         };
-        Ok(Self(addresses.map(open).collect::<Result<_, _>>()?))
+        let opened: Vec<_> = addresses.map(open).collect::<Result<_, _>>()?;
+        self.0.extend(opened);
+        Ok(())
     }
 }
 

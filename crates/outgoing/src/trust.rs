@@ -43,22 +43,29 @@ impl Trust {
             routes: Arc::new(routes),
         };
         for lease in leases {
-            if !needs_tls(lease) || trust.verifiers.contains_key(&lease.ca) {
-                continue;
-            }
-            let roots = match &lease.ca {
-                Some(file) => of_file(file)?,
-                None => of_host()?,
-            };
-            let verifier = WebPkiServerVerifier::builder_with_provider(
-                Arc::new(roots),
-                trust.provider.clone(),
-            );
-            let verifier = verifier.build().map_err(|_| OutgoingError::NoRoots)?;
-            let verifier = Arc::new(Bounded::new(verifier));
-            trust.verifiers.insert(lease.ca.clone(), verifier);
+            trust.add(lease)?;
         }
         Ok(trust)
+    }
+
+    /// Reads the certificates of one more lease, if it needs some that were not read yet.
+    ///
+    /// # Errors
+    /// When its file has no certificates, or the host has none. Then nothing is added.
+    pub fn add(&mut self, lease: &Lease) -> Result<(), OutgoingError> {
+        if !needs_tls(lease) || self.verifiers.contains_key(&lease.ca) {
+            return Ok(());
+        }
+        let roots = match &lease.ca {
+            Some(file) => of_file(file)?,
+            None => of_host()?,
+        };
+        let verifier =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(roots), self.provider.clone());
+        let verifier = verifier.build().map_err(|_| OutgoingError::NoRoots)?;
+        let verifier = Arc::new(Bounded::new(verifier));
+        self.verifiers.insert(lease.ca.clone(), verifier);
+        Ok(())
     }
 
     /// The kernel's routes.

@@ -1,8 +1,9 @@
 //! A table of a lease file that is stated as JSON, as the TOML that says the same.
 //!
-//! Keys go over one by one, so what TOML refuses, such as a key that is there twice, is refused here, too.
+//! Keys go over one by one, so what TOML refuses is refused here, too. A key that is there twice is named.
 
 use serde::de::{Deserialize, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use std::collections::HashSet;
 use std::fmt::{self, Write as _};
 
 /// The keys of an object and their values, as TOML writes them.
@@ -14,7 +15,7 @@ struct Inline(String);
 /// Returns the TOML of the table of the tenant with this name.
 ///
 /// # Errors
-/// What is no JSON, no object, or has a null in it, which TOML lacks.
+/// What is no JSON, no object, or has a null in it, which TOML lacks, or a key twice.
 pub(super) fn toml_of(name: &str, body: &str) -> serde_json::Result<String> {
     let Pairs(pairs) = serde_json::from_str(body)?;
     let mut text = format!("[tenant.{name}]\n");
@@ -32,10 +33,16 @@ fn quoted(text: &str) -> String {
 }
 
 fn pairs<'de, A: MapAccess<'de>>(mut map: A) -> Result<Vec<(String, String)>, A::Error> {
-    let mut pairs = Vec::new();
+    let (mut pairs, mut keys) = (Vec::new(), HashSet::new());
     while let Some(key) = map.next_key::<String>()? {
+        let key = quoted(&key);
+        if !keys.insert(key.clone()) {
+            return Err(A::Error::custom(format!(
+                "found the key {key} twice in an object of the JSON"
+            )));
+        }
         let Inline(value) = map.next_value()?;
-        pairs.push((quoted(&key), value));
+        pairs.push((key, value));
     }
     Ok(pairs)
 }
@@ -178,11 +185,11 @@ mod tests {
             (r#"{"component": null}"#, "null"),
             (
                 r#"{"component": "a.wasm", "component": "b.wasm"}"#,
-                "duplicate",
+                "found the key \"component\" twice in an object of the JSON",
             ),
             (
                 r#"{"component": "a.wasm", "cpu": {"budget": "1ms", "budget": "2ms", "period": "9ms"}}"#,
-                "duplicate",
+                "found the key \"budget\" twice",
             ),
             (
                 r#"{"component": "a.wasm", "files": {"open": 1e300}}"#,
@@ -191,6 +198,7 @@ mod tests {
         ] {
             let error = parse(json).expect_err(json);
             assert!(error.contains(says), "{json}: {error}");
+            assert!(!error.contains("no TOML"), "{json}: {error}");
         }
     }
 }

@@ -282,7 +282,7 @@ fn time(key: &str, text: Option<&str>) -> Result<Option<Duration>, Problem> {
 fn of_json(name: &str, body: &str) -> Result<String, Problem> {
     let wrong = |found: String| {
         let message = format!(
-            "{found}; allowed: a JSON object with the keys of a table [tenant.NAME], without null"
+            "{found}; allowed: a JSON object with the keys of a table [tenant.NAME], each of them once, without null"
         );
         Problem::new(ErrorKind::BadLease, message)
     };
