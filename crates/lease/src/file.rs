@@ -122,7 +122,7 @@ impl LeaseFile {
             return Err(too_long(source(""), &bytes));
         }
         match str::from_utf8(&bytes) {
-            Ok(text) => Self::parse_with(text, path, (None, &is_left_out)),
+            Ok(text) => Self::parse_with(text, path, None, &is_left_out),
             Err(error) => {
                 let (valid, _) = bytes.split_at(error.valid_up_to());
                 let text = str::from_utf8(valid).unwrap_or_default();
@@ -141,7 +141,7 @@ impl LeaseFile {
     /// after every fault inside that table. Routes are compared after all tables, and what is to be
     /// simulated counts after all else.
     pub fn parse(text: &str, origin: &Path) -> Result<Self, LeaseError> {
-        Self::parse_with(text, origin, (None, &|_| false)).map(|(file, _)| file)
+        Self::parse_with(text, origin, None, &|_| false).map(|(file, _)| file)
     }
 
     /// Parses `text` with tenants for a node that has these listeners already: it may not have any of its
@@ -156,13 +156,14 @@ impl LeaseFile {
         listeners: &[Listener],
     ) -> Result<Vec<TenantSpec>, LeaseError> {
         let given = Some(listeners);
-        Self::parse_with(text, origin, (given, &|_| false)).map(|(file, _)| file.tenants)
+        Self::parse_with(text, origin, given, &|_| false).map(|(file, _)| file.tenants)
     }
 
     fn parse_with(
         text: &str,
         origin: &Path,
-        (given, is_left_out): (Option<&[Listener]>, &dyn Fn(&str) -> bool),
+        given: Option<&[Listener]>,
+        is_left_out: &dyn Fn(&str) -> bool,
     ) -> Result<(Self, Vec<String>), LeaseError> {
         let source = Source { file: origin, text };
         if text.len() > Self::MAX_BYTES {
