@@ -7,7 +7,7 @@
 //! limit, before it is validated: declarations first, then functions, on all threads that compile. The
 //! handlers of a program that throws are counted in another one.
 //!
-//! The parts of component types are counted as often as they are [used](crate::type_sizes), since they are walked as
+//! The parts of component types are counted as often as they are used (`type_sizes`), since they are walked as
 //! often.
 //!
 //! The engine compiles one function for a module that computes its constant expressions and sets the items of its
