@@ -10,7 +10,10 @@ use crate::connect::unreached;
 use crate::ports::Port;
 use leasehold_exchange::{CallError, Frame, Read, datagram_bytes};
 use leasehold_lease::Protocol;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, connect_unspec, socket_with, sockopt};
+use rustix::io::Errno;
+use rustix::net::{
+    AddressFamily, SendFlags, SocketFlags, SocketType, connect_unspec, sendto, socket_with, sockopt,
+};
 use std::future::poll_fn;
 use std::io;
 use std::net::SocketAddr;
@@ -121,7 +124,12 @@ impl Datagrams<'_> {
 
     async fn send_one(&self, to: SocketAddr, bytes: &[u8]) -> Result<(), CallError> {
         self.allow(to)?;
-        let sent = self.socket.send_to(bytes, to).await;
+        // The runtime knows a new socket as ready only after a look at the system. There may be none: this can be the last
+        // turn of a guest that has exited.
+        let sent = match sendto(&self.socket, bytes, SendFlags::DONTWAIT, &to) {
+            Err(Errno::AGAIN) => self.socket.send_to(bytes, to).await,
+            sent => sent.map_err(io::Error::from),
+        };
         sent.map(drop).map_err(|error| unsent(&error))
     }
 
