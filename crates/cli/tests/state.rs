@@ -8,6 +8,7 @@ use served::{LISTENER, Node, serve, table};
 use std::fs;
 use std::net::{SocketAddr, TcpListener};
 use std::path::Path;
+use tempfile::TempDir;
 
 fn leases() -> String {
     LISTENER.to_owned() + &table("shop", "/*", "") + &table("cart", "/env", "")
@@ -89,9 +90,8 @@ fn what_operators_changed_is_there_again_after_the_node_was_killed() {
 
 #[test]
 fn a_state_that_cannot_be_used_is_an_error_that_names_it_and_nothing_is_lost() {
-    let directory = tempfile::tempdir().expect("directory");
-    let state = directory.path().join("desired");
-    let options = ["--state", state.to_str().expect("text")];
+    let (directory, state) = place();
+    let options = ["--state", &state];
     let mut node = Node::start_in(directory, &leases(), &options);
     assert_eq!(node.put("mine", &table("mine", "/headers", "")).0, Some(0));
     let twice = serve(node.path("").as_path(), &options)
@@ -192,6 +192,13 @@ fn listens(name: &str, address: Option<SocketAddr>) -> String {
     table(name, &format!("/{name}"), &more.unwrap_or_default())
 }
 
+/// A directory for a node, and where in it the node keeps its state.
+fn place() -> (TempDir, String) {
+    let directory = tempfile::tempdir().expect("directory");
+    let state = directory.path().join("desired").display().to_string();
+    (directory, state)
+}
+
 /// The leases of `shop` and of tenants that may listen.
 fn leases_of(tenants: &[(&str, SocketAddr)]) -> String {
     let tenants = tenants
@@ -202,9 +209,8 @@ fn leases_of(tenants: &[(&str, SocketAddr)]) -> String {
 
 #[test]
 fn the_address_of_a_deleted_tenant_is_that_of_another_one_after_a_restart() {
-    let directory = tempfile::tempdir().expect("directory");
-    let state = directory.path().join("desired");
-    let options = ["--state", state.to_str().expect("text")];
+    let (directory, state) = place();
+    let options = ["--state", &state];
     let address = free_address();
     let node = Node::start_in(directory, &leases_of(&[("cart", address)]), &options);
     node.done(&["delete", "cart"]);
@@ -222,9 +228,8 @@ fn the_address_of_a_deleted_tenant_is_that_of_another_one_after_a_restart() {
 
 #[test]
 fn the_address_that_a_tenant_gave_up_is_that_of_another_one_after_a_restart() {
-    let directory = tempfile::tempdir().expect("directory");
-    let state = directory.path().join("desired");
-    let options = ["--state", state.to_str().expect("text")];
+    let (directory, state) = place();
+    let options = ["--state", &state];
     let address = free_address();
     let node = Node::start_in(directory, &leases_of(&[("cart", address)]), &options);
     assert_eq!(node.put("cart", &listens("cart", None)).0, Some(0));
@@ -237,9 +242,8 @@ fn the_address_that_a_tenant_gave_up_is_that_of_another_one_after_a_restart() {
 
 #[test]
 fn two_tenants_that_exchanged_their_addresses_have_those_after_a_restart() {
-    let directory = tempfile::tempdir().expect("directory");
-    let state = directory.path().join("desired");
-    let options = ["--state", state.to_str().expect("text")];
+    let (directory, state) = place();
+    let options = ["--state", &state];
     let (one, another) = (free_address(), free_address());
     let leases = leases_of(&[("a", one), ("b", another)]);
     let node = Node::start_in(directory, &leases, &options);
@@ -255,9 +259,8 @@ fn two_tenants_that_exchanged_their_addresses_have_those_after_a_restart() {
 
 #[test]
 fn a_port_that_another_program_took_from_a_deleted_tenant_is_missed_by_the_reload_alone() {
-    let directory = tempfile::tempdir().expect("directory");
-    let state = directory.path().join("desired");
-    let options = ["--state", state.to_str().expect("text")];
+    let (directory, state) = place();
+    let options = ["--state", &state];
     let address = free_address();
     let leases = leases_of(&[("cart", address)]);
     let mut node = Node::start_in(directory, &leases, &options);
@@ -278,9 +281,8 @@ fn a_port_that_another_program_took_from_a_deleted_tenant_is_missed_by_the_reloa
 /// A node whose tenant `cart` has this in its table is started again after that was deleted and a file of it was damaged. Returns
 /// what the reload says that would bring it back.
 fn damaged(more: &str, file: &str, contents: &str) -> String {
-    let directory = tempfile::tempdir().expect("directory");
-    let state = directory.path().join("desired");
-    let options = ["--state", state.to_str().expect("text")];
+    let (directory, state) = place();
+    let options = ["--state", &state];
     let certificate = rcgen::generate_simple_self_signed(["a.example".to_owned()]);
     let certificate = certificate.expect("a certificate").cert.pem();
     fs::write(directory.path().join("ca.pem"), certificate).expect("written");
@@ -314,9 +316,8 @@ fn the_damaged_certificates_of_a_deleted_tenant_are_missed_by_the_reload_alone()
 
 #[test]
 fn tenants_that_conflict_after_the_changes_are_refused_with_the_file_that_has_them() {
-    let directory = tempfile::tempdir().expect("directory");
-    let state = directory.path().join("desired");
-    let options = ["--state", state.to_str().expect("text")];
+    let (directory, state) = place();
+    let options = ["--state", &state];
     let address = free_address();
     let mut node = Node::start_in(directory, &leases_of(&[("cart", address)]), &options);
     node.done(&["delete", "cart"]);
@@ -335,9 +336,8 @@ fn tenants_that_conflict_after_the_changes_are_refused_with_the_file_that_has_th
 
 #[test]
 fn a_conflict_in_the_lease_file_that_the_changes_resolve_is_none() {
-    let directory = tempfile::tempdir().expect("directory");
-    let state = directory.path().join("desired");
-    let options = ["--state", state.to_str().expect("text")];
+    let (directory, state) = place();
+    let options = ["--state", &state];
     let address = free_address();
     let mut node = Node::start_in(directory, &leases_of(&[("cart", address)]), &options);
     node.done(&["delete", "cart"]);
