@@ -26,11 +26,15 @@ pub enum Thread {
     Compiler,
     /// Gives a cell's thread its own priority while that kills tenants.
     Donor,
+    /// Makes a process for each job: the only thread of a process of its own.
+    ForkServer,
+    /// Does a job, in a process of its own.
+    Job,
 }
 
 impl Thread {
     /// All kinds.
-    pub const ALL: [Thread; 9] = [
+    pub const ALL: [Thread; 11] = [
         Thread::Start,
         Thread::Controller,
         Thread::Cell,
@@ -40,6 +44,8 @@ impl Thread {
         Thread::Outgoing,
         Thread::Compiler,
         Thread::Donor,
+        Thread::ForkServer,
+        Thread::Job,
     ];
 
     fn groups(self) -> &'static [&'static [Call]] {
@@ -58,7 +64,9 @@ impl Thread {
                 TCP,
                 ACCEPTED,
                 RESETS,
-                START,
+                PACKETS,
+                PLACE,
+                PRIVILEGES,
             ],
             Thread::Controller => &[
                 COMMON,
@@ -69,6 +77,7 @@ impl Thread {
                 FILES,
                 DESCRIPTORS,
                 THREADS,
+                PACKETS,
             ],
             Thread::Cell => &[
                 COMMON,
@@ -88,6 +97,10 @@ impl Thread {
             Thread::Control => &[COMMON, MEMORY, WAITING, STREAMS, ACCEPTED, POLICY],
             Thread::Compiler => &[COMMON, MEMORY, THREADS, POLICY, URGENCY],
             Thread::Donor => &[COMMON, MEMORY],
+            Thread::ForkServer => &[
+                COMMON, MEMORY, THREADS, POLICY, URGENCY, PACKETS, RESULTS, PROCESSES, PRIVILEGES,
+            ],
+            Thread::Job => &[COMMON, MEMORY, THREADS, POLICY, PACKETS, RESULTS],
         }
     }
 
@@ -387,6 +400,19 @@ const OPTIONS: &[Call] = &[
     equal(libc::SYS_setsockopt, 2, libc::IPV6_UNICAST_HOPS as u32),
 ];
 
+/// Bytes and open files between a process and those that do its jobs.
+const PACKETS: &[Call] = &[always(libc::SYS_sendmsg), always(libc::SYS_recvmsg)];
+
+/// A file in memory that is sealed.
+const RESULTS: &[Call] = &[
+    always(libc::SYS_memfd_create),
+    always(libc::SYS_ftruncate),
+    always(libc::SYS_fcntl),
+    always(libc::SYS_lseek),
+    always(libc::SYS_pread64),
+    always(libc::SYS_pwrite64),
+];
+
 /// Flags of `clone` that make new namespaces.
 const NAMESPACES: u32 = (libc::CLONE_NEWNS
     | libc::CLONE_NEWCGROUP
@@ -408,6 +434,23 @@ const THREADS: &[Call] = &[
     always(libc::SYS_rseq),
 ];
 
+/// Processes that are copies of this one: the parent of a new one is this process, and it shares nothing with it.
+const PROCESSES: &[Call] = &[
+    masked(
+        libc::SYS_clone,
+        0,
+        THREAD | NAMESPACES | (libc::CLONE_PARENT | libc::CLONE_FILES | libc::CLONE_FS) as u32,
+        0,
+    ),
+    always(libc::SYS_wait4),
+    always(libc::SYS_getppid),
+    always(libc::SYS_fstat),
+    // A thread that is new asks once which nodes of memory there are.
+    always(libc::SYS_faccessat),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_access),
+];
+
 /// Its own urgency, which it can lower: no thread has the privilege to raise it.
 const URGENCY: &[Call] = &[Call {
     number: libc::SYS_setpriority,
@@ -420,8 +463,8 @@ const TIMERS: &[Call] = &[
     always(libc::SYS_timer_delete),
 ];
 
-/// Calls of a thread before it is narrowed.
-const START: &[Call] = &[
+/// What a cell is started with: its timer, its place on a processor, faults that it answers itself.
+const PLACE: &[Call] = &[
     always(libc::SYS_timer_create),
     // The claim on a core is the name of a local socket, which nothing connects to.
     equal(libc::SYS_socket, 0, libc::AF_UNIX as u32),
@@ -434,6 +477,10 @@ const START: &[Call] = &[
     always(libc::SYS_sched_getattr),
     always(libc::SYS_setpriority),
     always(libc::SYS_userfaultfd),
+];
+
+/// What a thread gives up its privileges with.
+const PRIVILEGES: &[Call] = &[
     always(libc::SYS_prlimit64),
     always(libc::SYS_prctl),
     always(libc::SYS_capget),
@@ -534,12 +581,43 @@ mod tests {
                 .calls(network)
                 .map(|call| call.number)
                 .collect();
-            for kind in Thread::ALL {
+            let others = [Thread::ForkServer, Thread::Job];
+            for kind in Thread::ALL.iter().filter(|kind| !others.contains(kind)) {
                 let more = kind
                     .calls(network)
                     .find(|call| !start.contains(&call.number));
                 assert!(more.is_none(), "{kind:?}: {more:?}");
             }
+        }
+    }
+
+    #[test]
+    fn a_job_and_the_threads_that_help_it_do_nothing_that_its_server_may_not() {
+        let of = |kind: Thread| kind.calls(Network::default()).map(|call| call.number);
+        let server: Vec<_> = of(Thread::ForkServer).collect();
+        for kind in [Thread::Job, Thread::Compiler] {
+            let more = of(kind).find(|number| !server.contains(number));
+            assert_eq!(more, None, "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn only_the_server_of_jobs_makes_processes_and_no_job_runs_code_that_it_made() {
+        let makes = |kind: Thread| {
+            let mut calls = kind.calls(BOTH);
+            calls.any(|call| call.number == libc::SYS_wait4)
+        };
+        for kind in Thread::ALL {
+            assert_eq!(makes(kind), kind == Thread::ForkServer, "{kind:?}");
+        }
+        let executable = [libc::SYS_mmap, libc::SYS_mprotect];
+        for kind in [Thread::ForkServer, Thread::Job] {
+            let mut calls = kind.calls(BOTH);
+            let free = calls.find(|call| {
+                executable.contains(&call.number)
+                    && matches!(call.condition, super::Condition::Always)
+            });
+            assert!(free.is_none(), "{kind:?}: {free:?}");
         }
     }
 
@@ -569,7 +647,8 @@ mod tests {
             libc::SYS_seccomp,
             libc::SYS_userfaultfd,
         ];
-        for kind in Thread::ALL.iter().filter(|kind| **kind != Thread::Start) {
+        let beginnings = [Thread::Start, Thread::ForkServer];
+        for kind in Thread::ALL.iter().filter(|kind| !beginnings.contains(kind)) {
             let found = kind
                 .calls(BOTH)
                 .find(|call| privileged.contains(&call.number));

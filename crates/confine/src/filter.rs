@@ -23,11 +23,11 @@ impl From<seccompiler::BackendError> for FilterError {
     }
 }
 
-/// Installs what holds for the whole process, on its only thread.
-pub(crate) fn begin(mode: Mode, network: Network) -> Result<(), FilterError> {
+/// Installs what holds for the whole process, on its only thread, which is of this kind.
+pub(crate) fn begin(kind: Thread, mode: Mode, network: Network) -> Result<(), FilterError> {
     install(&fatal(mode)?)?;
     install(&missing()?)?;
-    install(&allowed(Thread::Start, mode, network)?)
+    install(&allowed(kind, mode, network)?)
 }
 
 /// Installs the list of a kind of thread, on the calling thread.

@@ -14,7 +14,8 @@
 //! 4. **The restrictions in force are reported** ([`InForce`]), not assumed: Landlock's depend on
 //!    the kernel's version; without any other one, [`enter`] fails.
 //!
-//! [`owned`] is about the other direction: which files of the user a process may trust.
+//! [`owned`] is about the other direction: which files of the user a process may trust. [`ForkServer`] has work done in
+//! processes of their own, which have even less.
 //!
 //! # Map
 //!
@@ -25,6 +26,7 @@
 //! | files that are reached by name | `places` |
 //! | privileges and visibility of the process; its resource limits | `privileges`, `limits` |
 //! | which files of the user may be trusted | [`owned`] |
+//! | work in processes of their own: the door; the server that makes them; how a copy of a process is made; what is sent | `fork_server`; `server`; `fork`; `packet` |
 //! | tests of the lists: a denied call ends the process, with its name | `trapped` |
 //!
 //! ```no_run
@@ -50,6 +52,7 @@
 
 mod calls;
 mod filter;
+mod fork_server;
 mod limits;
 pub mod owned;
 mod places;
@@ -59,6 +62,7 @@ mod trapped;
 
 pub use calls::{FATAL, Thread};
 pub use filter::FilterError;
+pub use fork_server::{Ended, ForkServer, JobError, Limits, MAX_PACKET_BYTES, Packet};
 pub use places::{Access, FilesInForce, Place, Places};
 pub use privileges::{Locking, locks_without_limit};
 pub use process::{ConfineError, InForce, Mode, enter, in_force, is_confined, narrow};

@@ -125,16 +125,26 @@ static CONFINEMENT: OnceLock<Confinement> = OnceLock::new();
 /// # Errors
 /// When the process has other threads, or the kernel refuses a step other than Landlock's.
 pub fn enter(mode: Mode, places: Places, locking: Locking) -> Result<InForce, ConfineError> {
+    enter_as(Thread::Start, mode, places, locking)
+}
+
+/// The same for a process whose threads are of this kind before they narrow themselves.
+///
+/// # Errors
+/// As those of [`enter`].
+pub(crate) fn enter_as(
+    kind: Thread,
+    mode: Mode,
+    places: Places,
+    locking: Locking,
+) -> Result<InForce, ConfineError> {
     if CONFINEMENT.get().is_some() {
         return Err(ConfineError::Twice);
     }
     if mode == Mode::Off {
         return Ok(InForce::OFF);
     }
-    let threads = threads().map_err(system("counting threads"))?;
-    if threads != 1 {
-        return Err(ConfineError::Threads(threads));
-    }
+    check_one_thread()?;
     limits::set().map_err(system("setting limits"))?;
     privileges::begin().map_err(system("dropping privileges"))?;
     let ports = || places.ports.iter().copied();
@@ -143,7 +153,7 @@ pub fn enter(mode: Mode, places: Places, locking: Locking) -> Result<InForce, Co
     if mode == Mode::Trap {
         trapped::install().map_err(system("the handler of SIGSYS"))?;
     }
-    filter::begin(mode, places.network())?;
+    filter::begin(kind, mode, places.network())?;
     let in_force = InForce {
         mode,
         privileges_dropped: true,
@@ -170,7 +180,7 @@ pub fn narrow(kind: Thread) -> Result<(), ConfineError> {
     let Some(confinement) = CONFINEMENT.get() else {
         return Ok(());
     };
-    if kind == Thread::Start {
+    if matches!(kind, Thread::Start | Thread::ForkServer) {
         return Ok(());
     }
     let locking = match kind {
@@ -191,9 +201,13 @@ pub fn narrow(kind: Thread) -> Result<(), ConfineError> {
         Thread::Controller => places::restrict(tenants.iter().chain(controller), none)?,
         Thread::Cell | Thread::Io => places::restrict(tenants.iter(), none)?,
         Thread::Outgoing => places::restrict(std::iter::empty(), ports.iter().copied())?,
-        Thread::Front | Thread::Control | Thread::Compiler | Thread::Donor | Thread::Start => {
-            places::restrict(std::iter::empty(), none)?
-        }
+        Thread::Front
+        | Thread::Control
+        | Thread::Compiler
+        | Thread::Donor
+        | Thread::Job
+        | Thread::ForkServer
+        | Thread::Start => places::restrict(std::iter::empty(), none)?,
     };
     let network = confinement.places.network();
     Ok(filter::narrow(kind, confinement.in_force.mode, network)?)
@@ -211,10 +225,16 @@ pub fn is_confined() -> bool {
     CONFINEMENT.get().is_some()
 }
 
-fn threads() -> io::Result<usize> {
-    Ok(std::fs::read_dir("/proc/self/task")?.count())
+/// # Errors
+/// When the process has another thread than the calling one.
+pub(crate) fn check_one_thread() -> Result<(), ConfineError> {
+    let tasks = std::fs::read_dir("/proc/self/task").map_err(system("counting threads"))?;
+    match tasks.count() {
+        1 => Ok(()),
+        threads => Err(ConfineError::Threads(threads)),
+    }
 }
 
-fn system(step: &'static str) -> impl Fn(io::Error) -> ConfineError {
+pub(crate) fn system(step: &'static str) -> impl Fn(io::Error) -> ConfineError {
     move |source| ConfineError::System { step, source }
 }
