@@ -28,20 +28,17 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::hash::{Hash, Hasher};
 use std::io::Read;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use leasehold_confine::owned::{Missing, OwnedDirectory, OwnedError};
 use leasehold_lease::RegularFile;
-use wasmtime::{Engine, Module, component::Component};
+use wasmtime::Engine;
 
-use crate::code::{Code, Form};
-use crate::compiled::Compiled;
+use crate::code::Form;
+use crate::entry::{Entry, FACTS_BYTES, Kept};
 use crate::error::ProgramError;
 use crate::features::CONFIG_VERSION;
-use crate::image::{Image, ImageFacts};
-use crate::inventory::Inventory;
 use crate::known_files::KnownFiles;
 use crate::limits::MAX_PROGRAM_BYTES;
 use crate::stamp::Stamp;
@@ -57,11 +54,7 @@ const MAGIC: &[u8; 16] = b"leasehold code 4";
 
 const TAG_BYTES: usize = 32;
 
-/// Behind the code and the image: whether it is a component, the inventory, and what the image is, of no page if there is
-/// none.
-const FACTS_BYTES: usize = 1 + Inventory::WORDS * 8 + ImageFacts::BYTES;
-
-/// All that is behind both: the facts, the tag, and what ends the entry.
+/// All that is behind code and image: the facts, the tag, and what ends the entry.
 const TRAILER_BYTES: usize = FACTS_BYTES + TAG_BYTES + MAGIC.len();
 
 /// Bytes of an entry that are read at once to be digested: few enough to stay in the processor's cache.
@@ -97,6 +90,14 @@ impl Digest {
     /// The digest of these bytes.
     pub(crate) fn of(program: &[u8]) -> Digest {
         Digest(blake3::hash(program))
+    }
+
+    pub(crate) fn to_bytes(self) -> [u8; 32] {
+        *self.0.as_bytes()
+    }
+
+    pub(crate) fn from_bytes(bytes: &[u8]) -> Option<Digest> {
+        Some(Digest(blake3::Hash::from_bytes(bytes.try_into().ok()?)))
     }
 
     /// The digest of the file at a path, which is not held in memory.
@@ -201,19 +202,9 @@ impl CodeCache {
             );
             return None;
         };
-        let code = entry
-            .mapped(engine, &file)
-            .or_else(|| entry.copied(engine, &file))?;
-        let image = match entry.image {
-            Some(facts) => Some(Image::restored(facts, &file, entry.code_bytes).ok()?),
-            None => None,
-        };
-        Some(Kept {
-            code,
-            code_bytes: entry.code_bytes,
-            inventory: entry.inventory,
-            image,
-        })
+        // SAFETY: `put` wrote these bytes under this name, which the engine had serialised: the tag holds, and no other
+        // user can read the secret or write the file. This user's processes replace entries and never change one.
+        unsafe { entry.restore(engine, &file) }
     }
 
     /// What an entry says of itself, if it was stored under this name by a process that had the secret.
@@ -243,15 +234,7 @@ impl CodeCache {
                 known.put(&asked, &before, tag);
             }
         }
-        let (component, facts) = facts.split_first()?;
-        let (words, image) = facts.split_at_checked(Inventory::WORDS * 8)?;
-        let image = ImageFacts::from_bytes(image)?;
-        Some(Entry {
-            code_bytes: body_bytes.checked_sub(image.length())?,
-            is_component: *component == 1,
-            inventory: Inventory::from_bytes(words)?,
-            image: (image.length() > 0).then_some(image),
-        })
+        Entry::parse(facts, body_bytes)
     }
 
     /// Reads the whole of an entry; `None` if it has another tag.
@@ -315,34 +298,20 @@ impl CodeCache {
         }
     }
 
-    /// Stores a compiled program.
+    /// Stores the [content](crate::entry::Content) of a compiled program, which is given in parts.
     ///
     /// # Errors
     ///
-    /// The engine's or the system's; nothing is left behind then.
-    pub(crate) fn put(&self, key: &Key, program: &Compiled) -> anyhow::Result<()> {
-        let (component, code) = match &program.code {
-            Code::Module(module) => (0, module.serialize()),
-            Code::Component(component) => (1, component.serialize()),
-        };
-        let code = code.map_err(|error| anyhow::anyhow!("{error:#}"))?;
-        let inventory = program.inventory.to_bytes();
-        let (mut pages, mut image) = (Vec::new(), [0; ImageFacts::BYTES]);
-        if let Some(shown) = &program.image {
-            image = shown.facts().to_bytes();
-            pages = vec![0; usize::try_from(shown.facts().length())?];
-            shown.shared_file().read_exact_at(&mut pages, 0)?;
-        }
-        let content: [&[u8]; 5] = [&code, &pages, &[component], &inventory, &image];
+    /// The system's; nothing is left behind then.
+    pub(crate) fn put(&self, key: &Key, content: &[&[u8]]) -> Result<(), OwnedError> {
         let mut hasher = self.hasher(key);
         for part in content {
             hasher.update(part);
         }
         let tag = hasher.finalize();
-        let parts = [&content[..], &[tag.as_bytes(), &MAGIC[..]]].concat();
+        let parts = [content, &[tag.as_bytes(), &MAGIC[..]]].concat();
         self.directory.write(key.as_name(), &parts)?;
-        self.prune()?;
-        Ok(())
+        self.prune()
     }
 
     /// The keyed digest of an entry: its name is fed, and its code and facts follow.
@@ -368,73 +337,6 @@ impl CodeCache {
 
 fn opened(path: &Path) -> Result<RegularFile, ProgramError> {
     RegularFile::open(path).map_err(|error| ProgramError::unreadable(path, error))
-}
-
-/// What is kept of a program.
-pub(crate) struct Kept {
-    pub(crate) code: Code,
-    /// Its bytes, without what else is mapped with it.
-    pub(crate) code_bytes: u64,
-    pub(crate) inventory: Inventory,
-    pub(crate) image: Option<Image>,
-}
-
-/// An entry whose tag is valid.
-struct Entry {
-    code_bytes: u64,
-    is_component: bool,
-    inventory: Inventory,
-    /// Of the pages behind the code.
-    image: Option<ImageFacts>,
-}
-
-impl Entry {
-    /// The code as pages of the entry itself, locked; `None` if this process cannot have it so.
-    fn mapped(&self, engine: &Engine, file: &File) -> Option<Code> {
-        // A limit is for the memory of tenants.
-        if !leasehold_confine::locks_without_limit() {
-            return None;
-        }
-        // SAFETY: `put` wrote these bytes under this name, which the engine had serialised: the tag holds, and no other
-        // user can read the secret or write the file. This user's processes replace entries and never change one.
-        let code = unsafe {
-            if self.is_component {
-                // The engine has a function for open files of modules only.
-                let path = format!("/proc/self/fd/{}", file.as_raw_fd());
-                Component::deserialize_file(engine, path).map(Code::Component)
-            } else {
-                let file = file.try_clone().ok()?;
-                Module::deserialize_open_file(engine, file).map(Code::Module)
-            }
-        };
-        let code = code.ok()?;
-        let pages = match &code {
-            Code::Module(module) => module.image_range(),
-            Code::Component(component) => component.image_range(),
-        };
-        // SAFETY: locking reads the pages into memory, and changes nothing. They are unlocked when they are unmapped.
-        let locked = unsafe {
-            let length = (pages.end.addr() - pages.start.addr()) as u64;
-            let length = length.min(self.code_bytes) as usize;
-            rustix::mm::mlock(pages.start.cast_mut().cast(), length)
-        };
-        locked.is_ok().then_some(code)
-    }
-
-    /// The code in memory of this process.
-    fn copied(&self, engine: &Engine, file: &File) -> Option<Code> {
-        let mut code = vec![0; usize::try_from(self.code_bytes).ok()?];
-        file.read_exact_at(&mut code, 0).ok()?;
-        // SAFETY: as in `mapped`.
-        let code = unsafe {
-            if self.is_component {
-                Component::deserialize(engine, code).map(Code::Component)
-            } else {
-                Module::deserialize(engine, code).map(Code::Module)
-            }
-        };
-        code.ok()
-    }
 }
 
 /// The secret in this file; a new one if there is none.
@@ -464,13 +366,10 @@ fn secret_in(file: &Path) -> Result<[u8; SECRET_BYTES], OwnedError> {
         .map_err(|_| failed(std::io::ErrorKind::InvalidData.into()))
 }
 
-fn fill_random(bytes: &mut [u8]) -> std::io::Result<()> {
-    // SAFETY: the call writes to `bytes`, and no further than they go.
-    let filled = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    match usize::try_from(filled) {
-        // So few bytes come at once.
-        Ok(filled) if filled == bytes.len() => Ok(()),
-        Ok(_) => Err(std::io::ErrorKind::UnexpectedEof.into()),
-        Err(_) => Err(std::io::Error::last_os_error()),
+fn fill_random(bytes: &mut [u8; SECRET_BYTES]) -> std::io::Result<()> {
+    // So few bytes come at once.
+    match rustix::rand::getrandom(&mut bytes[..], rustix::rand::GetRandomFlags::empty())? {
+        SECRET_BYTES => Ok(()),
+        _ => Err(std::io::ErrorKind::UnexpectedEof.into()),
     }
 }

@@ -161,6 +161,25 @@ impl Purpose {
         };
         Self { entry, form }
     }
+
+    /// All of them.
+    fn all() -> impl Iterator<Item = Self> {
+        let entries = [Entry::Command, Entry::Exports, Entry::Handler];
+        let forms = [Form::Whole, Form::Paged, Form::ImageApart, Form::ImageShown];
+        let with = move |entry| forms.map(|form| Self { entry, form });
+        entries.into_iter().flat_map(with)
+    }
+
+    /// A number for it, which processes of this program say to each other.
+    pub(crate) fn to_byte(self) -> u8 {
+        let nth = Self::all().position(|purpose| purpose == self);
+        nth.map_or(u8::MAX, |nth| nth as u8)
+    }
+
+    /// The purpose with this number.
+    pub(crate) fn from_byte(byte: u8) -> Option<Self> {
+        Self::all().nth(byte.into())
+    }
 }
 
 /// Whether the entry point has the type with which a cell calls it.
@@ -216,4 +235,18 @@ fn is_run(run: &ComponentFunc) -> bool {
     let results: Vec<Type> = run.results().collect();
     run.params().len() == 0
         && matches!(&results[..], [Type::Result(result)] if result.ok().is_none() && result.err().is_none())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Purpose;
+
+    #[test]
+    fn every_purpose_has_a_number_of_its_own() {
+        assert_eq!(Purpose::all().count(), 12);
+        for purpose in Purpose::all() {
+            assert_eq!(Purpose::from_byte(purpose.to_byte()), Some(purpose));
+        }
+        assert_eq!(Purpose::from_byte(12), None);
+    }
 }

@@ -7,7 +7,7 @@ use leasehold_lease::RegularFile;
 use wasmparser::{BinaryReaderError, Parser};
 use wasmtime::{Engine, Module, component::Component};
 
-use crate::artifact::{CodeCache, Digest, Kept, Key};
+use crate::artifact::Digest;
 use crate::atomics::wait_for_none;
 use crate::bulk_instructions::chunk_bulk_operations;
 use crate::code::{Code, Entry, Form, HANDLER, Purpose, RUN, check_entry_type};
@@ -75,126 +75,27 @@ pub struct Compiled {
 }
 
 impl Compiled {
-    /// Reads, checks and compiles a file: a module, a component, or the text of either. With a
-    /// cache, a program that was compiled before is read from there; an entry that cannot be used
-    /// costs the time to compile, and is not an error. What `check` refuses is not kept there; what it returns
-    /// is returned with the program.
-    ///
-    /// # Errors
-    ///
-    /// Any [`ProgramError`].
-    pub fn load<T>(
-        purpose: Purpose,
-        engine: &Engine,
-        path: &Path,
-        cache: Option<&CodeCache>,
-        check: impl FnOnce(&Compiled) -> Result<T, ProgramError>,
-    ) -> Result<(Compiled, T), ProgramError> {
-        let Some(cache) = cache else {
-            let bytes = read(path)?;
-            let digest = Some(Digest::of(&bytes));
-            let program = Compiled::from_bytes(purpose, engine, &bytes)?;
-            let program = Compiled { digest, ..program };
-            let checked = check(&program)?;
-            return Ok((program, checked));
-        };
-        let (program, to_keep) = Compiled::cached(purpose, engine, path, cache)?;
-        let checked = check(&program)?;
-        if let Some(key) = to_keep
-            && let Err(error) = cache.put(&key, &program)
-        {
-            tracing::warn!(%error, "a compiled program was not kept");
-        }
-        Ok((program, checked))
-    }
-
-    /// The program of the cache; or else it is compiled, and returned with the name under which it can be kept.
-    fn cached(
-        purpose: Purpose,
-        engine: &Engine,
-        path: &Path,
-        cache: &CodeCache,
-    ) -> Result<(Compiled, Option<Key>), ProgramError> {
-        let Purpose { entry, form } = purpose;
-        let digest = cache.digest(path)?;
-        let key = Key::new(engine, &digest, form);
-        // It may have been compiled for the other entry: the checks before compilation report what
-        // it lacks.
-        let found = cache.get(engine, &key);
-        if let Some(kept) = found.filter(|kept| check_entry_type(entry, engine, &kept.code).is_ok())
-        {
-            let Kept {
-                code,
-                code_bytes,
-                inventory,
-                image,
-            } = kept;
-            let program = Compiled {
-                code,
-                code_bytes,
-                form,
-                inventory,
-                image,
-                digest: Some(digest),
-            };
-            return Ok((program, None));
-        }
-        let bytes = read(path)?;
-        // The file may be another one by now.
-        let digest = Digest::of(&bytes);
-        let key = Key::new(engine, &digest, form);
-        let program = Compiled::from_bytes(purpose, engine, &bytes)?;
-        let digest = Some(digest);
-        Ok((Compiled { digest, ..program }, Some(key)))
-    }
-
     /// Checks and compiles a module, a component, or the text of either.
     ///
     /// # Errors
     ///
     /// Any [`ProgramError`] but `Read`.
     pub fn from_bytes(
-        Purpose { entry, form }: Purpose,
+        purpose: Purpose,
         engine: &Engine,
         bytes: &[u8],
     ) -> Result<Compiled, ProgramError> {
-        let _turn = compile_threads::turn();
-        let (binary, survey) = checked(bytes)?;
-        check_survey(entry, Parser::is_component(&binary), &survey)?;
-        let (binary, image) = match form.worth() {
-            None => (binary, None),
-            Some(_) => {
-                let (rest, image) = separated(&binary, &survey.inventory, form)?;
-                (Cow::Owned(rest.into_owned()), image)
-            }
-        };
-        let binary = drop_long_names(&binary)?;
-        let binary = match survey.awaits {
-            true => wait_for_none(&binary)?,
-            false => Cow::Borrowed(&*binary),
-        };
-        let binary = match survey.throws {
-            true => catch_in_every_frame(&binary)?,
-            false => Cow::Borrowed(&*binary),
-        };
-        let binary = merge_data_segments(&binary)?;
-        let most = form.most_copied(&survey.inventory);
-        let binary = copy_segments_at_start(&binary, most)?;
-        let binary = chunk_bulk_operations(&binary, form.bulk_bytes())?;
-        let binary = match form.is_for_paging() {
-            true => touch_for_host(&binary)?,
-            false => Cow::Borrowed(&*binary),
-        };
-        compile_threads::make().map_err(ProgramError::Threads)?;
-        let code = compiled(engine, &binary)?;
-        check_entry_type(entry, engine, &code)?;
-        Ok(Compiled {
-            code_bytes: code.bytes(),
-            code,
-            form,
-            inventory: survey.inventory,
-            image,
-            digest: None,
+        with_rewritten(purpose, bytes, |rewritten| {
+            let code = compiled(engine, rewritten.binary)?;
+            check_entry_type(purpose.entry, engine, &code)?;
+            Ok(Compiled {
+                code_bytes: code.bytes(),
+                code,
+                form: purpose.form,
+                inventory: rewritten.inventory,
+                image: rewritten.image,
+                digest: None,
+            })
         })
     }
 
@@ -269,6 +170,58 @@ impl Outlined<'_> {
     }
 }
 
+/// A program as the engine compiles it.
+pub(crate) struct Rewritten<'a> {
+    pub(crate) binary: &'a [u8],
+    pub(crate) inventory: Inventory,
+    pub(crate) image: Option<Image>,
+}
+
+/// Checks a module, a component, or the text of either, and passes on what is to be compiled for this purpose.
+///
+/// # Errors
+///
+/// Those of reading a program, and those of `take`.
+pub(crate) fn with_rewritten<T>(
+    Purpose { entry, form }: Purpose,
+    bytes: &[u8],
+    take: impl FnOnce(Rewritten<'_>) -> Result<T, ProgramError>,
+) -> Result<T, ProgramError> {
+    let _turn = compile_threads::turn();
+    let (binary, survey) = checked(bytes)?;
+    check_survey(entry, Parser::is_component(&binary), &survey)?;
+    let (binary, image) = match form.worth() {
+        None => (binary, None),
+        Some(_) => {
+            let (rest, image) = separated(&binary, &survey.inventory, form)?;
+            (Cow::Owned(rest.into_owned()), image)
+        }
+    };
+    let binary = drop_long_names(&binary)?;
+    let binary = match survey.awaits {
+        true => wait_for_none(&binary)?,
+        false => Cow::Borrowed(&*binary),
+    };
+    let binary = match survey.throws {
+        true => catch_in_every_frame(&binary)?,
+        false => Cow::Borrowed(&*binary),
+    };
+    let binary = merge_data_segments(&binary)?;
+    let most = form.most_copied(&survey.inventory);
+    let binary = copy_segments_at_start(&binary, most)?;
+    let binary = chunk_bulk_operations(&binary, form.bulk_bytes())?;
+    let binary = match form.is_for_paging() {
+        true => touch_for_host(&binary)?,
+        false => Cow::Borrowed(&*binary),
+    };
+    compile_threads::make().map_err(ProgramError::Threads)?;
+    take(Rewritten {
+        binary: &binary,
+        inventory: survey.inventory,
+        image,
+    })
+}
+
 fn compiled(engine: &Engine, binary: &[u8]) -> Result<Code, ProgramError> {
     Ok(match Parser::is_component(binary) {
         true => {
@@ -292,7 +245,7 @@ pub fn with_outline<T>(
     take(&Outlined { binary, survey })
 }
 
-fn read(path: &Path) -> Result<Vec<u8>, ProgramError> {
+pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ProgramError> {
     RegularFile::open(path)
         .and_then(|file| file.read(MAX_PROGRAM_BYTES))
         .map_err(|error| ProgramError::unreadable(path, error))

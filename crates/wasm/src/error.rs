@@ -3,6 +3,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use leasehold_confine::JobError;
 use leasehold_lease::RegularFileError;
 use thiserror::Error;
 use wasmparser::BinaryReaderError;
@@ -137,6 +138,12 @@ pub enum ProgramError {
     /// The engine refused a program that had passed validation.
     #[error("the engine refused the program: {0:#}")]
     Engine(wasmtime::Error),
+    /// What a [process that compiles](crate::compiler::Compiler) said of a program that it refused.
+    #[error("{0}")]
+    Elsewhere(String),
+    /// That process did not come to an end, or there was none.
+    #[error("loading the program: {0}")]
+    Compiler(JobError),
     /// The host refused a thread that compiles.
     #[error("threads for compiling: {0}")]
     Threads(io::Error),
@@ -155,6 +162,13 @@ impl ProgramError {
         };
         let lines: Vec<String> = message.lines().take(LINES).map(cut).collect();
         Self::Text(lines.join("\n"))
+    }
+
+    /// Whether the host is the reason, and not the program.
+    #[must_use]
+    pub fn is_of_host(&self) -> bool {
+        let job = matches!(self, Self::Compiler(JobError::System(_) | JobError::Gone));
+        job || matches!(self, Self::Threads(_))
     }
 
     pub(crate) fn unreadable(path: &Path, error: RegularFileError) -> Self {

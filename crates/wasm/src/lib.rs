@@ -4,7 +4,8 @@
 //! in one pass ([`load_limits`]) before it is validated (`refused`); strings between components are bounded
 //! (`composed`); what a run takes is summed up ([`inventory`]). Then the core modules are rewritten, so that no
 //! instruction touches much, waits, or throws past a frame: [`image`], `long_names`, `atomics`, [`exceptions`],
-//! [`data_segments`], [`initial_segments`], [`bulk_instructions`], `touches`. The engine compiles what comes out, and [`artifact`] keeps it on disk.
+//! [`data_segments`], [`initial_segments`], [`bulk_instructions`], `touches`. The engine compiles what comes out, in this process or in [another](compiler), and
+//! [`artifact`] keeps it on disk.
 //!
 //! Principles:
 //!
@@ -31,7 +32,10 @@
 //! | rewritten: exceptions, waits, names | [`exceptions`], `atomics`, `long_names`; handlers that are reached: `handlers` |
 //! | initial memory as an area that tenants share | [`image`] |
 //! | programs that are only looked at | `hollow` |
-//! | compiled programs on disk, and what is known of files; the threads that compile; modules of the host's own | [`artifact`], `known_files`, [`stamp`]; [`compile_threads`]; [`own_module`] |
+//! | what a program is loaded with | [`toolchain`] |
+//! | a process for each program that is compiled; its work; what it returns | [`compiler`]; `job`; `object` |
+//! | compiled programs on disk, each in a file, and what is known of files | [`artifact`], `entry`, `known_files`, [`stamp`] |
+//! | the threads that compile; modules of the host's own | [`compile_threads`]; [`own_module`] |
 
 pub mod artifact;
 mod atomics;
@@ -39,9 +43,11 @@ pub mod bulk_instructions;
 pub mod code;
 pub mod compile_threads;
 pub mod compiled;
+pub mod compiler;
 mod composed;
 mod core_modules;
 pub mod data_segments;
+mod entry;
 pub mod error;
 pub mod exceptions;
 pub mod features;
@@ -60,5 +66,6 @@ pub mod refused;
 mod replaced;
 mod sections;
 pub mod stamp;
+pub mod toolchain;
 mod touches;
 mod type_sizes;

@@ -1,10 +1,10 @@
 //! Modules of the host's own, of a function or two: each is compiled once for an engine on this host, and kept with the
 //! compiled programs. Without that, most of what a short run of a program compiled was these.
 
-use crate::artifact::{CodeCache, Kept, Key};
-use crate::code::{Code, Form};
+use crate::artifact::{CodeCache, Key};
+use crate::code::Code;
 use crate::compile_threads;
-use crate::compiled::Compiled;
+use crate::entry::{Content, Kept};
 use crate::inventory::Inventory;
 use wasmtime::{Engine, Module};
 
@@ -28,16 +28,13 @@ pub fn own_module(
     }
     let module = compile_threads::alone(|| Module::new(engine, text))??;
     if let Some(cache) = cache {
-        let code = Code::Module(module.clone());
-        let compiled = Compiled {
-            code_bytes: code.bytes(),
-            code,
-            form: Form::Whole,
-            inventory: Inventory::default(),
-            image: None,
-            digest: None,
-        };
-        if let Err(error) = cache.put(&key, &compiled) {
+        let content = module
+            .serialize()
+            .map_err(|error| anyhow::anyhow!("{error:#}"));
+        let content =
+            content.and_then(|code| Content::new(code, false, &Inventory::default(), None));
+        let kept = content.and_then(|content| Ok(cache.put(&key, &content.parts())?));
+        if let Err(error) = kept {
             tracing::warn!(%error, "a module of the host's own was not kept");
         }
     }
