@@ -11,12 +11,13 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use leasehold_preempt::{Bodies, GuestProgram};
-use leasehold_wasm::artifact::{CodeCache, Digest};
+use leasehold_wasm::artifact::Digest;
 use leasehold_wasm::code::{Code, Entry, Form, Purpose};
 use leasehold_wasm::compiled::Compiled;
 use leasehold_wasm::error::ProgramError;
 use leasehold_wasm::image::Image;
 use leasehold_wasm::inventory::Inventory;
+use leasehold_wasm::toolchain::Toolchain;
 use wasmtime::Engine;
 
 use crate::linkers::{Linkers, Prepared};
@@ -69,14 +70,13 @@ impl Built {
     /// Any [`ProgramError`].
     pub(crate) fn load(
         purpose: Purpose,
-        engine: &Engine,
+        tools: &Toolchain<'_>,
         path: &Path,
-        cache: Option<&CodeCache>,
     ) -> Result<Self, ProgramError> {
         let look = Look::at(path);
-        let reach = |program: &Compiled| reach_of(engine, program);
-        let (compiled, reach) = Compiled::load(purpose, engine, path, cache, reach)?;
-        look.remember(&reach, cache);
+        let reach = |program: &Compiled| reach_of(tools.engine, program);
+        let (compiled, reach) = tools.load(purpose, path, reach)?;
+        look.remember(&reach, tools.cache);
         Ok(Self::of(compiled, reach, purpose.entry))
     }
 

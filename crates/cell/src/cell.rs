@@ -8,6 +8,7 @@ use crate::calls::{self, Call, CallError, ExportedFunction, PendingCall};
 use crate::clock::monotonic_ns;
 use crate::code_space::CodeSpace;
 use crate::command::{Command, Connect, StartRequest};
+use crate::compiler::Compiler;
 use crate::config::CellConfig;
 use crate::control_share::{ControlKind, ControlUse};
 use crate::data_limit;
@@ -47,6 +48,7 @@ use leasehold_slots::stack_class::StackClass;
 use leasehold_wasm::artifact::{CodeCache, Digest};
 use leasehold_wasm::compile_threads;
 use leasehold_wasm::own_module::own_module;
+use leasehold_wasm::toolchain::Toolchain;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -64,6 +66,7 @@ pub struct Cell {
     thread: Option<JoinHandle<()>>,
     next_key: AtomicU64,
     code_cache: Option<Arc<CodeCache>>,
+    compiler: Option<Arc<Compiler>>,
     code: Arc<CodeSpace>,
     realtime: Realtime,
     /// What kills ask for.
@@ -262,6 +265,7 @@ impl Cell {
             thread: Some(thread),
             next_key: AtomicU64::new(1),
             code_cache: config.code_cache,
+            compiler: config.compiler,
             code: CodeSpace::new(config.code),
             realtime,
             donation,
@@ -412,9 +416,16 @@ impl Cell {
         purpose: Purpose,
         parts: &EngineParts,
     ) -> Result<Arc<Built>, ProgramError> {
-        let cache = self.code_cache.as_deref();
+        let tools = Toolchain {
+            engine: &parts.engine,
+            cache: self.code_cache.as_deref(),
+            compiler: self
+                .compiler
+                .as_deref()
+                .map(|it| it.for_engines(self.engines.mechanism())),
+        };
         parts.in_use.get_or_build(self.digest(path)?, purpose, || {
-            Built::load(purpose, &parts.engine, path, cache)?.prepared(&parts.linkers)
+            Built::load(purpose, &tools, path)?.prepared(&parts.linkers)
         })
     }
 

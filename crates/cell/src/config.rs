@@ -1,5 +1,6 @@
 //! How a cell is set up.
 
+use crate::compiler::Compiler;
 use crate::kill_bound::ends_contract;
 use crate::memory::HeldMemory;
 use crate::profile::Profile;
@@ -66,6 +67,9 @@ pub struct CellConfig {
     pub code: Option<u64>,
     /// Where compiled programs are kept between runs; `None` compiles every time.
     pub code_cache: Option<Arc<CodeCache>>,
+    /// The process that compiles programs which are loaded from files. `None`: this one does, and while it does, a tenant
+    /// that grows its memory may wait for the kernel's lock on its mappings.
+    pub compiler: Option<Arc<Compiler>>,
 }
 
 impl CellConfig {
@@ -91,6 +95,7 @@ impl CellConfig {
             backtraces: false,
             code: None,
             code_cache: None,
+            compiler: None,
         }
     }
 }

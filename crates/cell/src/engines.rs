@@ -50,6 +50,11 @@ impl Engines {
         }
     }
 
+    /// How the guests of all of them are preempted.
+    pub(crate) fn mechanism(&self) -> Mechanism {
+        self.mechanism
+    }
+
     /// Returns the engine of a class, if it was made.
     pub(crate) fn get(&self, class: StackClass) -> Option<&Arc<EngineParts>> {
         self.made[class.index()].get()

@@ -40,7 +40,7 @@
 //! | commands are rationed; time that the host takes | `control_share`; `stalls`, `clock` |
 //! | a limit of the host under which no cell starts | `data_limit` |
 //! | real-time priority, for kills too, and a core of the cell's own | `realtime`, `donor`, `realtime_limit`, `host_share`, `own_core` |
-//! | the state of the thread, and what executions are built from | `local`, `programs`, `engines`, `engine_parts`, `engine_config`, `linkers` |
+//! | the state of the thread, and what executions are built from | `local`, `programs`, `engines`, `engine_parts`, `engine_config`, `linkers`; the process that compiles: `compiler` |
 //! | a program, its memory, and what it is given | [`program`], `built`, `code_space`, `outline`, `surroundings`, `disk_use`, `given`, `entropy` |
 //! | the start of a tenant | `starting`, `build_error` |
 //! | an execution: its store, its fiber, its data | `execution`, `fiber`, `guest`, `worker`, `exit` |
@@ -81,6 +81,7 @@ mod cell;
 pub mod clock;
 mod code_space;
 mod command;
+mod compiler;
 mod confidence;
 mod config;
 mod control_share;
@@ -146,6 +147,7 @@ pub use arena_backing::MapBacking;
 pub use calls::{CallError, ExportedFunction, FunctionError, PendingCall};
 pub use cell::{Cell, Killer, PendingStart, TenantHandle};
 pub use command::StartRequest;
+pub use compiler::Compiler;
 pub use confidence::QuantileBound;
 pub use config::{CellConfig, PLACES};
 pub use control_share::{ControlKind, ControlUse};

@@ -19,6 +19,7 @@ use leasehold_wasm::image::{Image, PAGE};
 use leasehold_wasm::inventory::Inventory;
 pub use leasehold_wasm::limits::{MAX_DATA_BYTES, MAX_INSTANCES, MAX_PROGRAM_BYTES};
 use leasehold_wasm::load_limits::LoadSize;
+use leasehold_wasm::toolchain::Toolchain;
 use wasmtime::Engine;
 
 use crate::built::Built;
@@ -72,7 +73,7 @@ impl Program {
         path: &Path,
         cache: Option<&CodeCache>,
     ) -> Result<Program, ProgramError> {
-        Built::load(purpose, engine, path, cache).map(Program::from)
+        Built::load(purpose, &Toolchain::new(engine, cache), path).map(Program::from)
     }
 
     /// Checks and compiles a module, a component, or the text of either.

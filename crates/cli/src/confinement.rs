@@ -31,7 +31,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    fn mode(self) -> Mode {
+    pub(crate) fn mode(self) -> Mode {
         match self.no_confinement {
             true => Mode::Off,
             false => self.mode,
@@ -134,7 +134,7 @@ pub(crate) fn started() -> Result<(), Failure> {
     Ok(())
 }
 
-fn failed(error: leasehold_confine::ConfineError) -> Failure {
+pub(crate) fn failed(error: leasehold_confine::ConfineError) -> Failure {
     Failure::Host(anyhow::anyhow!(
         "the process cannot be confined: {error}; --no-confinement runs it all the same"
     ))

@@ -13,10 +13,13 @@ use crate::overhead::{HostSteps, HostTime};
 use crate::rules::Rules;
 use crate::transit::{self, Transit};
 use leasehold_cell::preempt::Mechanism;
-use leasehold_cell::{Cell, CellConfig, NoOwnCore, Realtime, RealtimeLimit, WhenRealtime};
+use leasehold_cell::{
+    Cell, CellConfig, Compiler, NoOwnCore, Realtime, RealtimeLimit, WhenRealtime,
+};
 use leasehold_confine::InForce;
 use leasehold_lease::{LeaseFile, Nanoseconds, Order, TenantSpec};
 use std::path::Path;
+use std::sync::Arc;
 
 /// How the cell of a lease file is started.
 #[derive(Debug, Clone, clap::Args)]
@@ -164,6 +167,9 @@ impl CellOptions {
         config.needs_own_core = !self.unadmitted;
         config.ends = admitted.ends.reservation.or(config.ends);
         let notify = Notify::connect();
+        // It is confined by itself, and to less.
+        let compiler = Compiler::start(self.confinement.mode()).map_err(confinement::failed)?;
+        config.compiler = Some(Arc::new(compiler));
         let confined = confinement::enter(
             self.confinement,
             &Needs {

@@ -99,6 +99,7 @@ impl From<ProgramError> for Problem {
                 let message = format!("no such program: {}", path.display());
                 Self::new(ErrorKind::MissingProgram, message)
             }
+            error if error.is_of_host() => Self::new(ErrorKind::Internal, error.to_string()),
             _ => Self::new(ErrorKind::BadProgram, error.to_string()),
         }
     }
