@@ -68,6 +68,25 @@ impl Worker {
         })
     }
 
+    /// Charges for what an exchange holds, before the execution is built: one that was built and cannot pay for a request
+    /// would hold what others need for theirs.
+    ///
+    /// # Errors
+    /// When the lease does not pay for it.
+    pub(crate) fn charge(&self) -> Result<(), ()> {
+        self.hold(&mut self.state(), self.service.lane().most_held())
+    }
+
+    /// Charges for so many bytes that an exchange holds, as far as that was not done for one before.
+    fn hold(&self, state: &mut State, bytes: u64) -> Result<(), ()> {
+        let (tenant, execution) = self.identity;
+        let pages = bytes.div_ceil(PAGE);
+        let more = pages.saturating_sub(state.held_pages);
+        local::with(|local| local.hold(tenant, execution, Held::HostPage, more)).map_err(drop)?;
+        state.held_pages += more;
+        Ok(())
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -111,15 +130,11 @@ impl Worker {
 
     /// Charges for what an exchange holds, and begins it; it fails if the lease does not pay.
     fn begin(&self, state: &mut State, mut half: GuestHalf) -> Option<Arc<Exchange>> {
-        let (tenant, execution) = self.identity;
-        let pages = half.limits().held_bytes().div_ceil(PAGE);
-        let more = pages.saturating_sub(state.held_pages);
-        if local::with(|local| local.hold(tenant, execution, Held::HostPage, more)).is_err() {
+        if self.hold(state, half.limits().held_bytes()).is_err() {
             half.fail(Failure::Refused);
             drop(Discarded::new(half));
             return None;
         }
-        state.held_pages += more;
         state.taken += 1;
         self.author.begin(half.id());
         let queued = half.queued().unwrap_or_default();

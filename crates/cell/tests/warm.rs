@@ -196,6 +196,26 @@ fn under_a_lease_that_pays_for_some_executions_every_answer_is_right_and_nothing
 }
 
 #[test]
+fn a_burst_under_a_lease_that_pays_for_one_execution_at_least_is_answered_whole() {
+    let _alone = alone();
+    let cell = cell();
+    let server = table(&cell, Lease::default(), 1);
+    answers(&server, 1);
+    let peak = server.tenant.statement().expect("it lives").peak.0;
+    end(server);
+    for tenths in [12, 15, 20, 25, 30, 40, 55] {
+        let mut lease = Lease::default();
+        let budget = peak.div_ceil(1_000) * tenths / 10;
+        lease.reclaim.budget = Nanoseconds::new(budget).expect("positive");
+        let server = table(&cell, lease, 16);
+        for _ in 0..4 {
+            answers(&server, 12);
+        }
+        end(server);
+    }
+}
+
+#[test]
 fn a_kill_at_any_instant_leaves_no_memory_that_shows_an_image() {
     let _alone = alone();
     let cell = cell();

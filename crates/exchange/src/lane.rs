@@ -30,6 +30,8 @@ pub struct Lane {
     charged: AtomicU64,
     /// Exchanges that were or are about to be offered, and are not over.
     under_way: AtomicU64,
+    /// The most that one of those which were offered may hold, bytes.
+    most_held: AtomicU64,
     /// The lane in which exchanges wait instead, since another life of the tenant has the place of this one.
     heir: OnceLock<Arc<Lane>>,
     /// Exchanges that ended with the execution of the guest, since that was last taken.
@@ -94,6 +96,7 @@ impl Lane {
             waker: Mutex::new(None),
             charged: AtomicU64::new(0),
             under_way: AtomicU64::new(0),
+            most_held: AtomicU64::new(0),
             heir: OnceLock::new(),
             failed: AtomicU64::new(0),
             reason: Mutex::new(None),
@@ -155,6 +158,11 @@ impl Lane {
     }
 
     fn put(&self, exchange: GuestHalf) -> Result<(), (GuestHalf, NotTaken)> {
+        let held = exchange.limits().held_bytes();
+        // Its limits are those of the lease: they change less often than exchanges come.
+        if held > self.most_held() {
+            self.most_held.fetch_max(held, Ordering::Relaxed);
+        }
         self.waiting.put(exchange).map_err(|(exchange, rejected)| {
             let why = match rejected {
                 Rejected::Full => NotTaken::Full,
@@ -164,6 +172,11 @@ impl Lane {
         })?;
         self.wake();
         Ok(())
+    }
+
+    /// Bytes of the host's memory that the largest exchange which was offered may hold; 0 before the first.
+    pub fn most_held(&self) -> u64 {
+        self.most_held.load(Ordering::Relaxed)
     }
 
     /// Takes the exchange that waits for longest; it may have been abandoned. O(1).

@@ -435,6 +435,7 @@ impl Executor {
     ) -> Result<(), ()> {
         let template = programs::with(|programs| programs.templates.get(&parent).cloned());
         let template = template.ok_or(())?;
+        worker.charge()?;
         let arena = open_arena(tenant).map_err(drop)?;
         let built = template.build_worker((tenant, execution), arena, worker);
         let made = built.map_err(drop).and_then(|running| {
