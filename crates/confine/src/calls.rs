@@ -444,6 +444,8 @@ const PROCESSES: &[Call] = &[
     ),
     always(libc::SYS_wait4),
     always(libc::SYS_getppid),
+    // The connection of a job.
+    equal(libc::SYS_socketpair, 0, libc::AF_UNIX as u32),
     always(libc::SYS_fstat),
     // A thread that is new asks once which nodes of memory there are.
     always(libc::SYS_faccessat),

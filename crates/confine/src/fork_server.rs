@@ -58,6 +58,15 @@ pub enum JobError {
     },
 }
 
+impl JobError {
+    fn of(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset => Self::Gone,
+            _ => Self::System(error),
+        }
+    }
+}
+
 /// How a process ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Ended {
@@ -92,7 +101,7 @@ impl ForkServer {
         job: impl Fn(Packet) -> Packet,
     ) -> Result<Self, ConfineError> {
         let (here, there) = packet::sockets().map_err(system("a pair of sockets"))?;
-        let serve = |socket| server::run(&socket, (mode, limits), &job);
+        let serve = |socket| server::run(socket, (mode, limits), &job);
         fork::start(there, serve)?;
         Ok(Self {
             socket: Mutex::new(here),
@@ -107,13 +116,10 @@ impl ForkServer {
     pub fn run(&self, request: &Packet) -> Result<Packet, JobError> {
         // A job whose caller panicked has left nothing unread but its result, which is of no use.
         let socket = self.socket.lock().unwrap_or_else(PoisonError::into_inner);
-        match packet::send(&socket, request) {
-            Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Err(JobError::Gone),
-            sent => sent?,
-        }
+        packet::send(&socket, request).map_err(JobError::of)?;
         let mut result = None;
         loop {
-            match packet::receive(&socket)? {
+            match packet::receive(&socket).map_err(JobError::of)? {
                 Some(Sent::Packet(packet)) => result = Some(packet),
                 Some(Sent::Refused(error)) => return Err(error.into()),
                 Some(Sent::Ended(ended)) => return result.ok_or_else(|| self.failed(ended)),

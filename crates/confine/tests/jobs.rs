@@ -83,7 +83,16 @@ const CASES: &[Case] = &[
         |server| {
             let _others = [(); 20].map(|()| fs::File::open("/dev/null").expect("open"));
             // The standard ones, and its connection.
-            assert_eq!(said(server, "descriptors"), "0 1 2 3");
+            assert_eq!(said(server, "descriptors"), "4");
+        },
+    ),
+    (
+        "whatever_a_job_says_it_is_not_taken_for_the_result_of_another",
+        |server| {
+            let _ = server.run(&packet("forge", None));
+            for word in ["echo", "other"] {
+                assert_eq!(said(server, word), word);
+            }
         },
     ),
     ("a_request_that_is_too_long_is_refused", |server| {
@@ -156,15 +165,39 @@ fn job(request: Packet) -> Packet {
                 _ => Ok(()),
             })
         }
-        "descriptors" => {
-            // SAFETY: the call says whether there is one.
-            let open = |number: &i32| unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0;
-            let open: Vec<_> = (0..256).filter(open).map(|it| it.to_string()).collect();
-            open.join(" ")
+        "descriptors" => descriptors().count().to_string(),
+        "forge" => {
+            let connection = descriptors().last().expect("a connection");
+            // A result, an end with exit code 0, and a result of the next job.
+            for message in [&b"\0forged"[..], &[2, 0, 0, 0, 0], b"\0forged"] {
+                send(connection, message);
+            }
+            what
         }
         _ => what,
     };
     packet(&said, None)
+}
+
+/// The numbers of all that is open.
+fn descriptors() -> impl Iterator<Item = i32> {
+    // SAFETY: the call says whether there is one.
+    (0..256).filter(|number| unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0)
+}
+
+/// Sends a message as it is.
+fn send(connection: i32, message: &[u8]) {
+    let mut part = libc::iovec {
+        iov_base: message.as_ptr().cast_mut().cast(),
+        iov_len: message.len(),
+    };
+    // SAFETY: all zeros is a value of this type.
+    let mut header: libc::msghdr = unsafe { std::mem::zeroed() };
+    header.msg_iov = &raw mut part;
+    header.msg_iovlen = 1;
+    // SAFETY: the header describes one slice, which is read during the call only.
+    let sent = unsafe { libc::sendmsg(connection, &raw const header, libc::MSG_NOSIGNAL) };
+    assert_eq!(sent, message.len() as isize);
 }
 
 fn errno(result: io::Result<()>) -> String {

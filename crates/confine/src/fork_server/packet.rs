@@ -24,7 +24,7 @@ pub struct Packet {
 
 /// What is sent through a server's socket.
 pub(super) enum Sent {
-    /// From the process that asks to the server; from a job to the process that asked.
+    /// From the process that asks to the server, and from a job through the server to the process that asked.
     Packet(Packet),
     /// From the server: the job was not started.
     Refused(io::Error),
@@ -93,12 +93,29 @@ fn send_parts(socket: &OwnedFd, parts: &[&[u8]; 2], file: Option<&OwnedFd>) -> i
 /// # Errors
 /// The system's; `InvalidData` for what no other side sends.
 pub(super) fn receive(socket: &OwnedFd) -> io::Result<Option<Sent>> {
+    receive_with(socket, RecvFlags::empty())
+}
+
+/// The packet that a job has sent; `None` if it has sent none.
+pub(super) fn receive_now(socket: &OwnedFd) -> Option<Packet> {
+    match receive_with(socket, RecvFlags::DONTWAIT) {
+        Ok(Some(Sent::Packet(packet))) => Some(packet),
+        _ => None,
+    }
+}
+
+fn receive_with(socket: &OwnedFd, flags: RecvFlags) -> io::Result<Option<Sent>> {
     let mut bytes = vec![0; 1 + MAX_PACKET_BYTES];
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
     let mut control = RecvAncillaryBuffer::new(&mut space);
     let received = loop {
         let slices = &mut [IoSliceMut::new(&mut bytes)];
-        match recvmsg(socket, slices, &mut control, RecvFlags::CMSG_CLOEXEC) {
+        match recvmsg(
+            socket,
+            slices,
+            &mut control,
+            flags | RecvFlags::CMSG_CLOEXEC,
+        ) {
             Err(rustix::io::Errno::INTR) => {}
             received => break received?.bytes,
         }

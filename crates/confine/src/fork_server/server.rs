@@ -8,7 +8,7 @@ use crate::places::Places;
 use crate::privileges::Locking;
 use crate::process::{Mode, enter_as};
 use rustix::fd::OwnedFd;
-use rustix::process::{Pid, Resource, Rlimit, WaitOptions, setrlimit, waitpid};
+use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
 use std::fs::File;
 use std::io::{self, Write as _};
 use std::panic::AssertUnwindSafe;
@@ -20,7 +20,7 @@ type Job<'a> = &'a dyn Fn(Packet) -> Packet;
 const UNPREPARED: i32 = 71;
 
 /// Does the jobs that are asked for, until the process that asks has ended. Returns an exit code.
-pub(super) fn run(socket: &OwnedFd, begun: (Mode, Limits), job: Job<'_>) -> i32 {
+pub(super) fn run(socket: OwnedFd, begun: (Mode, Limits), job: Job<'_>) -> i32 {
     match serve(socket, begun, job) {
         Ok(()) => 0,
         Err(error) => {
@@ -30,7 +30,7 @@ pub(super) fn run(socket: &OwnedFd, begun: (Mode, Limits), job: Job<'_>) -> i32 
     }
 }
 
-fn serve(socket: &OwnedFd, (mode, limits): (Mode, Limits), job: Job<'_>) -> io::Result<()> {
+fn serve(socket: OwnedFd, (mode, limits): (Mode, Limits), job: Job<'_>) -> io::Result<()> {
     let _ = rustix::thread::set_name(c"leasehold-jobs");
     fork::outlive_interruptions();
     let limits = Limits {
@@ -41,23 +41,28 @@ fn serve(socket: &OwnedFd, (mode, limits): (Mode, Limits), job: Job<'_>) -> io::
     let mut oom = Oom::open();
     enter_as(Thread::ForkServer, mode, Places::default(), Locking::Never)
         .map_err(io::Error::other)?;
-    while let Some(sent) = packet::receive(socket)? {
+    while let Some(sent) = packet::receive(&socket)? {
         let Sent::Packet(request) = sent else {
             return Err(io::ErrorKind::InvalidData.into());
         };
+        // A job has a connection of its own: no other one's request or result passes there.
+        let (ours, theirs) = packet::sockets()?;
         oom.first(true);
         let forked = one_thread.fork();
         if let Ok(Fork::Copy) = forked {
-            drop((oom, one_thread));
-            do_job(socket, request, (job, limits));
+            drop((oom, one_thread, socket, ours));
+            do_job(&theirs, request, (job, limits));
         }
         oom.first(false);
-        drop(request);
+        drop((request, theirs));
         let end = forked.and_then(|forked| match forked {
             Fork::Original(job) => wait(job),
             Fork::Copy => Err(io::ErrorKind::Other.into()),
         });
-        packet::send_end(socket, &end)?;
+        if let Some(result) = packet::receive_now(&ours) {
+            packet::send(&socket, &result)?;
+        }
+        packet::send_end(&socket, &end)?;
     }
     Ok(())
 }
@@ -81,10 +86,12 @@ fn do_job(socket: &OwnedFd, request: Packet, (job, limits): (Job<'_>, Limits)) -
 /// How a process ends that panicked, as others do.
 const PANICKED: i32 = 101;
 
+/// Sets a limit, or leaves the host's where that is lower.
 fn limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
+    let most = getrlimit(resource).maximum.unwrap_or(u64::MAX);
     let limit = Rlimit {
-        current: Some(current),
-        maximum: Some(maximum),
+        current: Some(current.min(most)),
+        maximum: Some(maximum.min(most)),
     };
     Ok(setrlimit(resource, limit)?)
 }
