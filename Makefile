@@ -10,7 +10,7 @@ CHECKED := $(foreach crate,$(filter-out --package,$(PURE)),$(foreach key,debug-a
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold --package leasehold-slots --package leasehold-wasm --package leasehold-preempt --package leasehold-cell --package leasehold-node --package leasehold-attack --package leasehold-study --package leasehold-cli
 
-.PHONY: page package bare docs help check-docs check-structure check clippy built-engine lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference pairs overhead clean
+.PHONY: page package bare docs help check-docs check-structure check clippy built-program built-tests built-engine lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference pairs overhead clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -36,10 +36,16 @@ test-tracer: setup ## LockScope's tracer on the running kernel (as root)
 	@[ "$$(id -u)" = 0 ] || { echo "the tracer is tested as root only: sudo make test-tracer" >&2; exit 0; }; \
 	  echo cargo test --release $(TRACER); cargo test --release $(CHECKED) $(TRACER)
 
-# What `test-engine` runs, and the program.
-built-engine: guests
+# The program, with what its tests need of other crates: so that nothing is compiled twice.
+built-program: guests
+	cargo test --release $(ENGINE) --no-run --test help
+
+# What `test-engine` runs.
+built-tests:
 	@scripts/setup browser || echo "the page of a node is not tested: a browser cannot be had"
 	cargo test --release $(ENGINE) --no-run
+
+built-engine: guests built-tests
 
 test-engine: built-engine
 	cargo test --release $(ENGINE)

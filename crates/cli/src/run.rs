@@ -583,6 +583,9 @@ pub(crate) fn unloaded(error: &ProgramError, path: &Path) -> Failure {
             Failure::Missing(format!("no such program: {}", path.display()))
         }
         ProgramError::Read { .. } => Failure::Missing(error.to_string()),
+        error if error.is_of_host() => {
+            Failure::Host(anyhow::anyhow!("{}: {error}", path.display()))
+        }
         _ => Failure::Program(format!("{}: {error}", path.display())),
     }
 }

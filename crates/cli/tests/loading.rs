@@ -6,7 +6,7 @@ mod served;
 use rustix::process::{Pid, Signal, kill_process};
 use served::{Node, SOON, table};
 use std::fs;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// The processes that a process has started.
 fn children(process: u32) -> Vec<u32> {
@@ -104,4 +104,62 @@ fn a_node_whose_server_of_jobs_has_ended_says_so_and_goes_on() {
         "{errors}"
     );
     assert_eq!(node.get("/").0, 200);
+}
+
+#[test]
+fn nothing_that_compiles_outlives_its_node_however_that_ends() {
+    for signal in [Signal::TERM, Signal::KILL] {
+        let mut node = Node::start(&[]);
+        let servers = children(node.child.id());
+        fs::write(node.path("long.wat"), long_program()).expect("written");
+        let lease = "[tenant.long]\ncomponent = \"long.wat\"\nreclaim = { budget = \"200ms\" }\n";
+        let job = std::thread::scope(|scope| {
+            let put = scope.spawn(|| node.put("long", lease));
+            let by = Instant::now() + SOON;
+            let job = loop {
+                if let [job] = children(servers[0])[..] {
+                    break job;
+                }
+                assert!(
+                    Instant::now() < by && !put.is_finished(),
+                    "no process compiles"
+                );
+                std::thread::yield_now();
+            };
+            node.signal(signal);
+            put.join().expect("put");
+            job
+        });
+        node.child.wait().expect("it ends");
+        let runs = |process: u32| {
+            let status = fs::read_to_string(format!("/proc/{process}/status"));
+            // Its parent is another process now, which may take its time to look.
+            status.is_ok_and(|status| !status.contains("State:\tZ"))
+        };
+        let by = Instant::now() + SOON;
+        while runs(servers[0]) || runs(job) {
+            assert!(Instant::now() < by, "{signal:?}: it goes on");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    }
+}
+
+#[test]
+fn the_server_of_jobs_has_no_capability() {
+    let node = Node::start(&[]);
+    let [server] = children(node.child.id())[..] else {
+        panic!("a server");
+    };
+    let status = fs::read_to_string(format!("/proc/{server}/status")).expect("it runs");
+    for (key, expected) in [
+        ("NoNewPrivs", "1"),
+        ("Seccomp", "2"),
+        ("CapPrm", "0000000000000000"),
+        ("CapEff", "0000000000000000"),
+    ] {
+        let found = status
+            .lines()
+            .find_map(|line| line.strip_prefix(key)?.strip_prefix(":\t"));
+        assert_eq!(found, Some(expected), "{key}");
+    }
 }

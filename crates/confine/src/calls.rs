@@ -444,7 +444,10 @@ const PROCESSES: &[Call] = &[
     ),
     always(libc::SYS_wait4),
     always(libc::SYS_getppid),
-    // The connection of a job.
+    // The connection of a job, and its end.
+    always(libc::SYS_ppoll),
+    #[cfg(target_arch = "x86_64")]
+    always(libc::SYS_poll),
     equal(libc::SYS_socketpair, 0, libc::AF_UNIX as u32),
     always(libc::SYS_fstat),
     // A thread that is new asks once which nodes of memory there are.

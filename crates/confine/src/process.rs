@@ -147,6 +147,10 @@ pub(crate) fn enter_as(
     check_one_thread()?;
     limits::set().map_err(system("setting limits"))?;
     privileges::begin().map_err(system("dropping privileges"))?;
+    if kind == Thread::ForkServer {
+        // What a cell's start takes is no matter of it.
+        privileges::drop_all(Locking::Never).map_err(system("dropping privileges"))?;
+    }
     let ports = || places.ports.iter().copied();
     let all = [&places.tenants, &places.controller, &places.start];
     let files = places::restrict(all.into_iter().flatten(), ports())?;

@@ -7,11 +7,12 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
+use rustix::mm::MlockFlags;
 use wasmtime::{Engine, Module, component::Component};
 
 use crate::code::Code;
 use crate::compiled::Compiled;
-use crate::image::{Image, ImageFacts};
+use crate::image::{Image, ImageFacts, PAGE};
 use crate::inventory::Inventory;
 
 /// Behind the code and the image: whether it is a component, the inventory, and what the image is, of no page if there is
@@ -149,13 +150,19 @@ impl Entry {
             Code::Module(module) => module.image_range(),
             Code::Component(component) => component.image_range(),
         };
-        // SAFETY: locking reads the pages into memory, and changes nothing. They are unlocked when they are unmapped.
+        let length = (pages.end.addr() - pages.start.addr()).min(self.code_bytes as usize);
+        // To read all pages into memory at once would take the lock on the mappings of the process for as long, and longer if other
+        // programs of the host stop this thread: cells would wait for it. A fault of a page takes another lock.
+        // SAFETY: locking changes nothing. The pages are unlocked when they are unmapped.
         let locked = unsafe {
-            let length = (pages.end.addr() - pages.start.addr()) as u64;
-            let length = length.min(self.code_bytes) as usize;
-            rustix::mm::mlock(pages.start.cast_mut().cast(), length)
+            rustix::mm::mlock_with(pages.start.cast_mut().cast(), length, MlockFlags::ONFAULT)
         };
-        locked.is_ok().then_some(code)
+        locked.ok()?;
+        for at in (0..length).step_by(PAGE) {
+            // SAFETY: the code is mapped for reading as long as it is there.
+            unsafe { pages.start.add(at).read_volatile() };
+        }
+        Some(code)
     }
 
     /// The code in memory of this process.

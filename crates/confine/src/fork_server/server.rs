@@ -7,6 +7,7 @@ use crate::calls::Thread;
 use crate::places::Places;
 use crate::privileges::Locking;
 use crate::process::{Mode, enter_as};
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fd::OwnedFd;
 use rustix::process::{Pid, Resource, Rlimit, WaitOptions, getrlimit, setrlimit, waitpid};
 use std::fs::File;
@@ -56,7 +57,7 @@ fn serve(socket: OwnedFd, (mode, limits): (Mode, Limits), job: Job<'_>) -> io::R
         oom.first(false);
         drop((request, theirs));
         let end = forked.and_then(|forked| match forked {
-            Fork::Original(job) => wait(job),
+            Fork::Original(job) => wait(job, &ours, &socket),
             Fork::Copy => Err(io::ErrorKind::Other.into()),
         });
         if let Some(result) = packet::receive_now(&ours) {
@@ -96,7 +97,21 @@ fn limit(resource: Resource, current: u64, maximum: u64) -> io::Result<()> {
     Ok(setrlimit(resource, limit)?)
 }
 
-fn wait(job: Pid) -> io::Result<Ended> {
+/// Waits until a job has ended, which closes its end of its connection. If the process that asked for it ends before, so
+/// does this one, and the job with it: the kernel does not end this one with that, whose Landlock domain is another.
+fn wait(job: Pid, connection: &OwnedFd, socket: &OwnedFd) -> io::Result<Ended> {
+    // Ends of connections are told in any case.
+    let mut both = [connection, socket].map(|it| PollFd::new(it, PollFlags::empty()));
+    loop {
+        match poll(&mut both, None) {
+            Err(rustix::io::Errno::INTR) => {}
+            polled => break polled.map(drop)?,
+        }
+    }
+    let has_ended = |nth: usize| !both[nth].revents().is_empty();
+    if has_ended(1) && !has_ended(0) {
+        fork::exit(0);
+    }
     loop {
         match waitpid(Some(job), WaitOptions::empty()) {
             Ok(Some((_, status))) => {

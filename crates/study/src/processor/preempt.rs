@@ -64,7 +64,7 @@ impl Study for Preempt {
 
     fn run(&self, options: &Options) -> Result<Report> {
         let mut report = Report::new(self, options);
-        let rounds = if options.quick { 7 } else { 41 };
+        let rounds = if options.quick { 3 } else { 41 };
         // On a thread of its own: the alarm, and the processor, belong to a thread.
         let (measured, first) = priority::on_a_thread_like_a_cells(|| {
             measure(&Guest::all(&options.guests_dir)?, rounds)
