@@ -20,10 +20,10 @@ use crate::run::{failure, load, surroundings};
 use crate::stores::Stores;
 use leasehold_cell::memory::MemoryUse;
 use leasehold_cell::{
-    Cell, Destination, Ended, Exit, Input, Output, Processor, StartRequest, Surroundings,
-    TenantHandle,
+    Cell, Destination, Ended, Exit, Input, Output, PendingStart, Processor, StartError,
+    StartRequest, Surroundings, TenantHandle,
 };
-use leasehold_lease::{LeaseFile, Nanoseconds, TenantSpec};
+use leasehold_lease::{LeaseFile, Nanoseconds, SharedPages, TenantSpec};
 use leasehold_node::Ward;
 use memory::Areas;
 use screen::{Screen, Stream};
@@ -259,6 +259,21 @@ impl Outputs {
     }
 }
 
+/// A start that was begun.
+enum Begun {
+    UnderWay(PendingStart),
+    Over(TenantHandle),
+}
+
+impl Begun {
+    fn wait(self) -> Result<TenantHandle, StartError> {
+        match self {
+            Self::UnderWay(pending) => pending.wait(),
+            Self::Over(handle) => Ok(handle),
+        }
+    }
+}
+
 /// Starts all tenants, or none: those that were started end with the cell.
 fn start<'a>(
     cell: &Cell,
@@ -276,11 +291,19 @@ fn start<'a>(
             lease: spec.lease,
             surroundings: outputs.surroundings(spec),
         };
-        begun.push(cell.begin_held(request).map_err(|error| of(spec, error))?);
+        let pending = cell.begin_held(request).map_err(|error| of(spec, error))?;
+        let paging = spec.lease.memory.paging;
+        // Admission counts on the frames that a lock gives back when its tenant has started: for those behind it (SPC §IV-B).
+        begun.push(
+            match paging.is_some_and(|it| it.shared == SharedPages::Lock) {
+                true => Begun::Over(pending.wait().map_err(|error| of(spec, error))?),
+                false => Begun::UnderWay(pending),
+            },
+        );
     }
     let all = file.tenants.iter().zip(&admitted.ends.bounds).zip(begun);
-    all.map(|((spec, bound), pending)| {
-        let handle = pending.wait().map_err(|error| of(spec, error))?;
+    all.map(|((spec, bound), begun)| {
+        let handle = begun.wait().map_err(|error| of(spec, error))?;
         Ok(Running::new(spec, *bound, handle))
     })
     .collect()
