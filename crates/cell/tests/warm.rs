@@ -37,6 +37,15 @@ fn answers(server: &Server, requests: usize) {
     }
 }
 
+/// The most that a tenant which answers one request at a time is charged for, ns.
+fn peak_of_one(cell: &Cell) -> u64 {
+    let server = table(cell, Lease::default(), 1);
+    answers(&server, 1);
+    let peak = server.tenant.statement().expect("it lives").peak.0;
+    end(server);
+    peak.div_ceil(1_000)
+}
+
 /// How much of a class the tenant is charged for.
 fn charged(server: &Server, class: &str) -> u64 {
     let statement = server.tenant.statement().expect("it lives");
@@ -145,12 +154,9 @@ fn a_request_of_its_own_tenant_leaves_nothing() {
 fn a_lease_that_pays_for_little_more_than_its_requests_answers_them_all_and_keeps_nothing() {
     let _alone = alone();
     let cell = cell();
-    let server = table(&cell, Lease::default(), 1);
-    answers(&server, 1);
-    let peak = server.tenant.statement().expect("it lives").peak.0;
-    end(server);
+    let peak = peak_of_one(&cell);
     let mut lease = Lease::default();
-    lease.reclaim.budget = Nanoseconds::new(peak.div_ceil(1_000) * 21 / 20).expect("positive");
+    lease.reclaim.budget = Nanoseconds::new(peak * 21 / 20).expect("positive");
     for concurrency in [1, 4] {
         let server = table(&cell, lease, concurrency);
         for _ in 0..10 {
@@ -165,16 +171,7 @@ fn a_lease_that_pays_for_little_more_than_its_requests_answers_them_all_and_keep
 fn under_a_lease_that_pays_for_some_executions_every_answer_is_right_and_nothing_is_left() {
     let _alone = alone();
     let cell = cell();
-    let server = table(&cell, Lease::default(), 1);
-    answers(&server, 1);
-    let one = server
-        .tenant
-        .statement()
-        .expect("it lives")
-        .peak
-        .0
-        .div_ceil(1_000);
-    end(server);
+    let one = peak_of_one(&cell);
     // An eighth of it pays for a memory, the whole for some ten executions.
     for tenths in 80..110 {
         let mut lease = Lease::default();
@@ -199,13 +196,10 @@ fn under_a_lease_that_pays_for_some_executions_every_answer_is_right_and_nothing
 fn a_burst_under_a_lease_that_pays_for_one_execution_at_least_is_answered_whole() {
     let _alone = alone();
     let cell = cell();
-    let server = table(&cell, Lease::default(), 1);
-    answers(&server, 1);
-    let peak = server.tenant.statement().expect("it lives").peak.0;
-    end(server);
+    let peak = peak_of_one(&cell);
     for tenths in [12, 15, 20, 25, 30, 40, 55] {
         let mut lease = Lease::default();
-        let budget = peak.div_ceil(1_000) * tenths / 10;
+        let budget = peak * tenths / 10;
         lease.reclaim.budget = Nanoseconds::new(budget).expect("positive");
         let server = table(&cell, lease, 16);
         for _ in 0..4 {

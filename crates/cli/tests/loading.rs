@@ -20,6 +20,18 @@ fn children(process: u32) -> Vec<u32> {
         .collect()
 }
 
+/// Waits for the process of a job.
+fn job_of(server: u32) -> u32 {
+    let by = Instant::now() + SOON;
+    loop {
+        if let [job] = children(server)[..] {
+            return job;
+        }
+        assert!(Instant::now() < by, "no process compiles");
+        std::thread::yield_now();
+    }
+}
+
 /// A program that takes long to compile, and that no cache has: some thousand functions.
 fn long_program() -> String {
     let operations =
@@ -49,17 +61,7 @@ fn a_program_whose_compilation_is_ended_is_refused_and_the_node_goes_on() {
     let lease = "[tenant.long]\ncomponent = \"long.wat\"\nreclaim = { budget = \"200ms\" }\nrestart = \"never\"\n";
     let (code, _, errors) = std::thread::scope(|scope| {
         let put = scope.spawn(|| node.put("long", lease));
-        let by = Instant::now() + SOON;
-        let job = loop {
-            if let [job] = children(servers[0])[..] {
-                break job;
-            }
-            assert!(
-                Instant::now() < by && !put.is_finished(),
-                "no process compiles"
-            );
-            std::thread::yield_now();
-        };
+        let job = job_of(servers[0]);
         let names = fs::read_dir(format!("/proc/{process}/task")).expect("it runs");
         let names =
             names.filter_map(|task| fs::read_to_string(task.ok()?.path().join("comm")).ok());
@@ -115,17 +117,7 @@ fn nothing_that_compiles_outlives_its_node_however_that_ends() {
         let lease = "[tenant.long]\ncomponent = \"long.wat\"\nreclaim = { budget = \"200ms\" }\n";
         let job = std::thread::scope(|scope| {
             let put = scope.spawn(|| node.put("long", lease));
-            let by = Instant::now() + SOON;
-            let job = loop {
-                if let [job] = children(servers[0])[..] {
-                    break job;
-                }
-                assert!(
-                    Instant::now() < by && !put.is_finished(),
-                    "no process compiles"
-                );
-                std::thread::yield_now();
-            };
+            let job = job_of(servers[0]);
             node.signal(signal);
             put.join().expect("put");
             job
