@@ -9,13 +9,13 @@
 //! step has cleaned it.
 
 use std::io;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use crate::address_range::AddressRange;
 use crate::cleaning::Dirty;
 use crate::contents::Contents;
 use crate::taken::Taken;
+use crate::warm_room::Resident;
 
 /// Pages with memory that one cleaning step visits unless the caller wants otherwise.
 pub const STEP_PAGES: usize = 64;
@@ -59,7 +59,7 @@ pub struct PoolState {
 }
 
 /// An owner of ranges without a user that show what its next user wants: a number that the caller chooses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Keeper(pub u64);
 
 /// What a range is kept for.
@@ -70,29 +70,6 @@ pub(crate) struct Warm {
     /// What it keeps resident.
     #[expect(dead_code, reason = "held to be dropped")]
     pub(crate) resident: Resident,
-}
-
-/// Bytes that are resident in a range without a user, in the sum of all ranges for as long as this lives.
-#[derive(Debug)]
-pub(crate) struct Resident {
-    bytes: usize,
-    sum: Arc<AtomicUsize>,
-}
-
-impl Resident {
-    pub(crate) fn new(bytes: usize, sum: &Arc<AtomicUsize>) -> Self {
-        sum.fetch_add(bytes, Relaxed);
-        Self {
-            bytes,
-            sum: sum.clone(),
-        }
-    }
-}
-
-impl Drop for Resident {
-    fn drop(&mut self) {
-        self.sum.fetch_sub(self.bytes, Relaxed);
-    }
 }
 
 /// A range without a user: all of it reads as zero, unless it is [kept](Warm).

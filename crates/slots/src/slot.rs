@@ -16,11 +16,10 @@ use crate::address_range::PAGE;
 use crate::cleaning::Dirty;
 use crate::contents::Contents;
 use crate::present::Present;
-use crate::range_pool::{
-    Claim, CleanState, Cleaned, Keeper, PoolState, RangePool, Resident, Retried, Warm,
-};
+use crate::range_pool::{Claim, CleanState, Cleaned, Keeper, PoolState, RangePool, Retried, Warm};
 use crate::restoring::Restoring;
 use crate::taken::Taken;
+use crate::warm_room::WarmRoom;
 
 /// Address space of a linear memory: all that a 32-bit memory can grow to.
 pub const MEMORY_RESERVATION: u64 = 4 << 30;
@@ -71,18 +70,22 @@ const STRIDE: usize = SLOT_BYTES + MEMORY_GUARD as usize;
 pub struct SlotPool {
     ranges: Arc<RangePool>,
     keep_resident: usize,
-    /// At least the bytes that cleaning left resident, in all slots together.
+    /// At least the bytes that cleaning left resident in slots that anyone may take, all together.
     resident: Arc<AtomicUsize>,
+    /// The same of slots that are kept warm.
+    warm: Arc<WarmRoom>,
 }
 
-/// How many slots' worth of memory stays resident at the most. The slot cleaned last is taken
-/// first, so that a handful of slots serve all tenants that follow one another.
+/// How many slots' worth of memory stays resident at the most, of slots that anyone may take. The slot cleaned last is taken
+/// first, so that a handful of slots serve all tenants that follow one another. As much stays resident of slots that a
+/// keeper has warm, if it is the only one.
 const WARM_SLOTS: usize = 64;
 
 impl SlotPool {
     /// Reserves address space for `capacity` memories at a time. Cleaning keeps the first
     /// `keep_resident` bytes of a used slot resident, rounded up to whole pages, and 64 times
-    /// that in all slots together.
+    /// that in all slots together. A keeper of [warm](Self::warm) slots has as much besides, divided by the keepers that
+    /// have any.
     ///
     /// # Errors
     ///
@@ -90,17 +93,19 @@ impl SlotPool {
     pub fn new(capacity: usize, keep_resident: usize) -> io::Result<SlotPool> {
         // While files can be opened.
         Present::of_process();
+        let keep_resident = keep_resident.min(SLOT_BYTES).next_multiple_of(PAGE);
         Ok(SlotPool {
             ranges: Arc::new(RangePool::new(capacity, STRIDE, 0)?),
-            keep_resident: keep_resident.min(SLOT_BYTES).next_multiple_of(PAGE),
+            keep_resident,
             resident: Arc::default(),
+            warm: WarmRoom::new(keep_resident.saturating_mul(WARM_SLOTS)),
         })
     }
 
     /// Upper bound of the resident memory of unused slots, in bytes.
     #[inline]
     pub fn resident(&self) -> usize {
-        self.resident.load(Relaxed)
+        self.resident.load(Relaxed) + self.warm.taken()
     }
 
     /// The numbers of clean, taken and dirty slots.
@@ -288,10 +293,11 @@ impl Drop for Slot {
             .take()
             .filter(|_| Present::of_process().is_shown());
         if let Some(keeping) = keeping.filter(|_| beyond == 0) {
-            let resident = pool.keep_resident.min(keeping.bytes).min(room);
+            let most = pool.keep_resident.min(keeping.bytes);
+            let resident = pool.warm.take(keeping.keeper, most);
             let taken = std::mem::take(&mut self.taken);
             let start = taken.accessible().start;
-            let restoring = Restoring::new(start, keeping.contents.clone(), resident);
+            let restoring = Restoring::new(start, keeping.contents.clone(), resident.bytes());
             let dirty = Dirty::restoring(taken, keeping.bytes, restoring);
             let then = CleanState {
                 accessible: keeping.bytes,
@@ -299,7 +305,7 @@ impl Drop for Slot {
                 warm: Some(Warm {
                     keeper: keeping.keeper,
                     contents: keeping.contents,
-                    resident: Resident::new(resident, &pool.resident),
+                    resident,
                 }),
             };
             return pool.ranges.detach(dirty, then);

@@ -382,6 +382,31 @@ fn no_more_of_a_kept_slot_stays_resident_than_the_pool_says() {
 }
 
 #[test]
+fn a_kept_slot_stays_resident_however_much_other_keepers_have() {
+    const KEPT: usize = 8;
+    let pool = SlotPool::new(65, KEPT * PAGE).expect("addresses");
+    let shown = contents(1, 20, 1);
+    for keeper in 2..6 {
+        let kept = || Memory::kept(&pool, 40, Some(&shown), Some(Keeper(keeper)));
+        drop([(); 16].map(|()| kept()));
+        clean(&pool);
+    }
+    assert_eq!(pool.state().warm, 64);
+    for round in 0..2 {
+        let mut memory = Memory::kept(&pool, 40, Some(&shown), KEEPER);
+        let before = faults();
+        for page in 0..KEPT {
+            memory.page(page).fill(0xee);
+        }
+        if round > 0 {
+            assert_eq!(faults() - before, 0);
+        }
+        drop(memory);
+        clean(&pool);
+    }
+}
+
+#[test]
 fn what_is_kept_for_a_keeper_is_cleaned_when_it_is_not_wanted_any_more() {
     let pool = SlotPool::new(4, 4 << 20).expect("addresses");
     let shown = contents(10, 1900, 1);
