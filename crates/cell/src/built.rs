@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use leasehold_preempt::{Bodies, GuestProgram};
 use leasehold_wasm::artifact::Digest;
 use leasehold_wasm::code::{Code, Entry, Form, Purpose};
+use leasehold_wasm::code_pages::CodePages;
 use leasehold_wasm::compiled::Compiled;
 use leasehold_wasm::error::ProgramError;
 use leasehold_wasm::image::Image;
@@ -33,6 +34,9 @@ impl From<Missing> for ProgramError {
 /// What a program was built to. It does not change.
 pub(crate) struct Built {
     pub(crate) code: Code,
+    /// The pages of that, given back when the last user has let it go.
+    #[expect(dead_code, reason = "held to be dropped")]
+    pages: Option<CodePages>,
     /// Bytes of memory that the code takes, with what the engine knows of it.
     pub(crate) code_bytes: u64,
     pub(crate) form: Form,
@@ -97,6 +101,7 @@ impl Built {
     fn of(compiled: Compiled, reach: Reach, entry: Entry) -> Self {
         let Compiled {
             code,
+            pages,
             code_bytes,
             form,
             inventory,
@@ -110,6 +115,7 @@ impl Built {
         Self {
             bodies,
             code,
+            pages,
             code_bytes,
             form,
             entry,

@@ -1,5 +1,7 @@
 //! Compiled code, the forms in which a program is compiled, and the ways in which it is entered.
 
+use std::ops::Range;
+
 use leasehold_lease::{Lease, SharedPages};
 use wasmtime::component::types::{ComponentFunc, ComponentItem, Type};
 use wasmtime::{Engine, ExternType, Module, component::Component};
@@ -39,14 +41,19 @@ impl Code {
         }
     }
 
-    /// Bytes of memory that it is mapped in: machine code, and what the engine knows of it. Of code of the
-    /// [cache](crate::artifact), what else its entry has is among them.
+    /// Bytes of memory that it is [mapped in](Self::range).
     pub(crate) fn bytes(&self) -> u64 {
-        let range = match self {
+        let range = self.range();
+        (range.end.addr() - range.start.addr()) as u64
+    }
+
+    /// The memory that it is mapped in: machine code, and what the engine knows of it. Of code of the
+    /// [cache](crate::artifact), what else its entry has is among them.
+    pub(crate) fn range(&self) -> Range<*const u8> {
+        match self {
             Code::Module(module) => module.image_range(),
             Code::Component(component) => component.image_range(),
-        };
-        (range.end.addr() - range.start.addr()) as u64
+        }
     }
 }
 

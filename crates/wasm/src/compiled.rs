@@ -11,6 +11,7 @@ use crate::artifact::Digest;
 use crate::atomics::wait_for_none;
 use crate::bulk_instructions::chunk_bulk_operations;
 use crate::code::{Code, Entry, Form, HANDLER, Purpose, RUN, check_entry_type};
+use crate::code_pages::CodePages;
 use crate::compile_threads;
 use crate::composed::bound_strings;
 use crate::data_segments::merge_data_segments;
@@ -62,6 +63,8 @@ const PACKAGES: [(&str, &str); 12] = [
 pub struct Compiled {
     /// Its code.
     pub code: Code,
+    /// The pages of that, if it is mapped from a file: they are dropped when nothing executes it any more.
+    pub pages: Option<CodePages>,
     /// Bytes of memory that this takes, wherever it comes from.
     pub code_bytes: u64,
     /// The form in which it was compiled.
@@ -91,6 +94,7 @@ impl Compiled {
             Ok(Compiled {
                 code_bytes: code.bytes(),
                 code,
+                pages: None,
                 form: purpose.form,
                 inventory: rewritten.inventory,
                 image: rewritten.image,

@@ -7,12 +7,12 @@ use std::fs::File;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::FileExt;
 
-use rustix::mm::MlockFlags;
 use wasmtime::{Engine, Module, component::Component};
 
 use crate::code::Code;
+use crate::code_pages::CodePages;
 use crate::compiled::Compiled;
-use crate::image::{Image, ImageFacts, PAGE};
+use crate::image::{Image, ImageFacts};
 use crate::inventory::Inventory;
 
 /// Behind the code and the image: whether it is a component, the inventory, and what the image is, of no page if there is
@@ -74,6 +74,8 @@ impl Content {
 /// What is kept of a program.
 pub(crate) struct Kept {
     pub(crate) code: Code,
+    /// The pages of it, if it is mapped.
+    pub(crate) pages: Option<CodePages>,
     /// Its bytes, without what else is mapped with it.
     pub(crate) code_bytes: u64,
     pub(crate) inventory: Inventory,
@@ -109,7 +111,7 @@ impl Entry {
     /// The engine serialised the code in `file`, and nothing changes that.
     pub(crate) unsafe fn restore(self, engine: &Engine, file: &File) -> Option<Kept> {
         // SAFETY: as this function's.
-        let code = unsafe {
+        let (code, pages) = unsafe {
             self.mapped(engine, file)
                 .or_else(|| self.copied(engine, file))
         }?;
@@ -119,6 +121,7 @@ impl Entry {
         };
         Some(Kept {
             code,
+            pages,
             code_bytes: self.code_bytes,
             inventory: self.inventory,
             image,
@@ -129,7 +132,7 @@ impl Entry {
     ///
     /// # Safety
     /// As [`restore`](Self::restore).
-    unsafe fn mapped(&self, engine: &Engine, file: &File) -> Option<Code> {
+    unsafe fn mapped(&self, engine: &Engine, file: &File) -> Option<(Code, Option<CodePages>)> {
         // A limit is for the memory of tenants.
         if !leasehold_confine::locks_without_limit() {
             return None;
@@ -146,30 +149,16 @@ impl Entry {
             }
         };
         let code = code.ok()?;
-        let pages = match &code {
-            Code::Module(module) => module.image_range(),
-            Code::Component(component) => component.image_range(),
-        };
-        let length = (pages.end.addr() - pages.start.addr()).min(self.code_bytes as usize);
-        // To read all pages into memory at once would take the lock on the mappings of the process for as long, and longer if other
-        // programs of the host stop this thread: cells would wait for it. A fault of a page takes another lock.
-        // SAFETY: locking changes nothing. The pages are unlocked when they are unmapped.
-        let locked = unsafe {
-            rustix::mm::mlock_with(pages.start.cast_mut().cast(), length, MlockFlags::ONFAULT)
-        };
-        locked.ok()?;
-        for at in (0..length).step_by(PAGE) {
-            // SAFETY: the code is mapped for reading as long as it is there.
-            unsafe { pages.start.add(at).read_volatile() };
-        }
-        Some(code)
+        // SAFETY: it was mapped from the file, which as this function's nothing changes.
+        let pages = unsafe { CodePages::lock(&code, self.code_bytes as usize)? };
+        Some((code, Some(pages)))
     }
 
     /// The code in memory of this process.
     ///
     /// # Safety
     /// As [`restore`](Self::restore).
-    unsafe fn copied(&self, engine: &Engine, file: &File) -> Option<Code> {
+    unsafe fn copied(&self, engine: &Engine, file: &File) -> Option<(Code, Option<CodePages>)> {
         let mut code = vec![0; usize::try_from(self.code_bytes).ok()?];
         file.read_exact_at(&mut code, 0).ok()?;
         // SAFETY: as this function's.
@@ -180,6 +169,6 @@ impl Entry {
                 Module::deserialize(engine, code).map(Code::Module)
             }
         };
-        code.ok()
+        Some((code.ok()?, None))
     }
 }

@@ -3,6 +3,7 @@
 
 use crate::artifact::{CodeCache, Key};
 use crate::code::Code;
+use crate::code_pages::CodePages;
 use crate::compile_threads;
 use crate::entry::{Content, Kept};
 use crate::inventory::Inventory;
@@ -21,9 +22,12 @@ pub fn own_module(
     let key = Key::of_own(engine, text);
     if let Some(Kept {
         code: Code::Module(module),
+        pages,
         ..
     }) = cache.and_then(|cache| cache.get(engine, &key))
     {
+        // It is a few pages, in use until the engine goes.
+        pages.map(CodePages::leave);
         return Ok(module);
     }
     let module = compile_threads::alone(|| Module::new(engine, text))??;

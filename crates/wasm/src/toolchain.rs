@@ -128,12 +128,14 @@ impl<'a> Toolchain<'a> {
         check_entry_type(entry, self.engine, &kept.code)?;
         let Kept {
             code,
+            pages,
             code_bytes,
             inventory,
             image,
         } = kept;
         Ok(Compiled {
             code,
+            pages,
             code_bytes,
             form,
             inventory,
