@@ -6,6 +6,8 @@ use leasehold_cell::profile::{Profile, StepTime};
 use leasehold_cell::steps::RowId;
 use serde_json::Value;
 use std::fmt::Write;
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::OnceLock;
@@ -853,6 +855,19 @@ fn a_program_that_up_does_not_load_is_refused_by_admission_in_the_same_words() {
         assert!(error.contains(first), "no {first:?} in {error}");
         assert_eq!(start["untested"], Value::Array(Vec::new()), "{start}");
     }
+}
+
+#[test]
+fn a_program_that_permissions_keep_from_a_start_is_refused_as_that_refuses_it() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let program = directory.path().join("program.wasm");
+    std::fs::write(&program, r#"(module (func (export "_start")))"#).expect("written");
+    std::fs::set_permissions(&program, Permissions::from_mode(0)).expect("its own");
+    let (start, error) = refused_start_of(&program, "", "reclaim = { budget = \"10ms\" }");
+    let reason = start["refusals"][0]["reason"].as_str().expect("a reason");
+    assert!(reason.contains("ermission denied"), "{reason}");
+    let first = reason.lines().next().expect("a line");
+    assert!(error.contains(first), "no {first:?} in {error}");
 }
 
 #[test]

@@ -64,5 +64,5 @@ pub use calls::{FATAL, Thread};
 pub use filter::FilterError;
 pub use fork_server::{Ended, ForkServer, JobError, Limits, MAX_PACKET_BYTES, Packet};
 pub use places::{Access, FilesInForce, Place, Places};
-pub use privileges::{Locking, locks_without_limit};
+pub use privileges::{Locking, ObeysPermissions, locks_without_limit};
 pub use process::{ConfineError, InForce, Mode, enter, in_force, is_confined, narrow};

@@ -6,6 +6,7 @@ use rustix::thread::{
     set_no_new_privs,
 };
 use std::io;
+use std::marker::PhantomData;
 
 /// The capability that a cell's thread needs until it has real-time priority.
 const START: CapabilitySet = CapabilitySet::SYS_NICE;
@@ -13,6 +14,47 @@ const START: CapabilitySet = CapabilitySet::SYS_NICE;
 /// The capability that it needs as long as it locks memory, unless the limit on that could be
 /// lifted.
 const LOCKS: CapabilitySet = CapabilitySet::IPC_LOCK;
+
+/// The capabilities with which permissions of files do not matter.
+const IGNORES_PERMISSIONS: CapabilitySet =
+    CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
+
+/// While this is there, the thread that made it reads and writes what the permissions of files let its user, like a
+/// [confined](crate::enter) one; then it has again what it had.
+#[derive(Debug)]
+pub struct ObeysPermissions {
+    had: Option<CapabilitySets>,
+    /// Capabilities are a thread's own.
+    not_send: PhantomData<*const ()>,
+}
+
+impl ObeysPermissions {
+    /// Gives up, for a while, the right to ignore permissions. Two system calls, or one if the thread does not have it.
+    ///
+    /// # Errors
+    /// The system's.
+    pub fn begin() -> io::Result<Self> {
+        let has = capabilities(None)?;
+        let ignores = has.effective.intersects(IGNORES_PERMISSIONS);
+        if ignores {
+            let effective = has.effective - IGNORES_PERMISSIONS;
+            set_capabilities(None, CapabilitySets { effective, ..has })?;
+        }
+        Ok(Self {
+            had: ignores.then_some(has),
+            not_send: PhantomData,
+        })
+    }
+}
+
+impl Drop for ObeysPermissions {
+    fn drop(&mut self) {
+        if let Some(had) = self.had {
+            // What is permitted can always be made effective.
+            let _ = set_capabilities(None, had);
+        }
+    }
+}
 
 /// Whether a thread keeps the right to lock memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -93,4 +135,26 @@ fn empty_bounding_set() -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ObeysPermissions;
+    use std::fs::{File, Permissions};
+    use std::io;
+    use std::os::unix::fs::PermissionsExt;
+
+    #[test]
+    fn permissions_hold_for_a_while_and_then_as_before() -> io::Result<()> {
+        let file = tempfile::NamedTempFile::new()?;
+        let open = || File::open(file.path()).map_err(|error| error.kind());
+        file.as_file().set_permissions(Permissions::from_mode(0))?;
+        let before = open().err();
+        {
+            let _obeys = ObeysPermissions::begin()?;
+            assert_eq!(open().err(), Some(io::ErrorKind::PermissionDenied));
+        }
+        assert_eq!(open().err(), before);
+        Ok(())
+    }
 }
