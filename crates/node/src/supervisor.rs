@@ -32,7 +32,7 @@ use jiff::Timestamp;
 use leasehold_cell::{Cell, Program, StartError, Surroundings};
 use leasehold_exchange::Intake;
 use leasehold_front::{Front, Site};
-use leasehold_lease::{ByteSize, LeaseFile, Listener, TenantSpec};
+use leasehold_lease::{ByteSize, LeaseFile, Listener, SharedPages, TenantSpec};
 use orders::{Asked, Order, Orders};
 use pending::{Brings, Changes};
 use std::collections::VecDeque;
@@ -308,17 +308,16 @@ impl Supervisor {
                     ward.birth = Some(begun.map_err(|error| refused(&ward, error))?);
                 }
             }
+            let paging = ward.spec.lease.memory.paging;
+            if paging.is_some_and(|paging| paging.shared == SharedPages::Lock) {
+                // Admission counts on the frames that a lock gives back when its tenant has started: for those behind it (SPC
+                // §IV-B).
+                ward.await_birth().map_err(|error| refused(&ward, error))?;
+            }
             self.wards.push(ward);
         }
         for ward in &mut self.wards {
-            let Some(birth) = ward.birth.take() else {
-                continue;
-            };
-            let life = birth.wait().map_err(|error| refused(ward, error))?;
-            if let Some(site) = &ward.site {
-                site.set_lane(life.lane.clone());
-            }
-            ward.life = Some(life);
+            ward.await_birth().map_err(|error| refused(ward, error))?;
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use crate::view::{Desired, End, EndBound, State};
 use crate::{view, viewed};
 use jiff::Timestamp;
 use leasehold_cell::memory::MemoryUse;
-use leasehold_cell::{DiskUse, Ended, Processor, Program, Statement};
+use leasehold_cell::{DiskUse, Ended, Processor, Program, StartError, Statement};
 use leasehold_exchange::Intake;
 use leasehold_front::Site;
 use leasehold_lease::TenantSpec;
@@ -95,6 +95,18 @@ impl Ward {
             seen: Seen::default(),
             is_deleted: false,
         }
+    }
+
+    /// Waits for the life that is being begun, if there is one.
+    pub(crate) fn await_birth(&mut self) -> Result<(), StartError> {
+        if let Some(birth) = self.birth.take() {
+            let life = birth.wait()?;
+            if let Some(site) = &self.site {
+                site.set_lane(life.lane.clone());
+            }
+            self.life = Some(life);
+        }
+        Ok(())
     }
 
     /// Returns the tenant's program, surroundings and lease.
