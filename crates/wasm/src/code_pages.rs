@@ -2,14 +2,17 @@
 //!
 //! The kernel has a lock on the mappings of a process, and a cell whose tenant grows its memory waits for it. Whoever reads
 //! 15 MB of code into memory under it, or takes as much away, and is stopped by another program of the host meanwhile, stops
-//! the cell. So pages come one by one, by faults, which take another lock; and go a few at a time, before the mapping does.
+//! the cell. So pages come one by one, by faults, which take another lock; they are locked a few at a time, and go a few at a
+//! time, before the mapping does.
+
+use std::ops::Range;
 
 use rustix::mm::{Advice, MlockFlags, madvise, mlock_with};
 
 use crate::code::Code;
 use crate::image::PAGE;
 
-/// Bytes that are given back under the lock at once: some ten microseconds.
+/// Bytes that are locked, or given back, under the kernel's lock at once: some ten microseconds.
 const STEP: usize = 64 * PAGE;
 
 /// The pages of code that is mapped from a file. When they are dropped, they are given back; a user of the code that is
@@ -34,8 +37,14 @@ impl CodePages {
             code: code.clone(),
             length,
         };
-        // SAFETY: locking changes nothing. The pages are unlocked when they are unmapped.
-        unsafe { mlock_with(mapped.start.cast_mut().cast(), length, MlockFlags::ONFAULT).ok()? };
+        for step in steps(length) {
+            // SAFETY: locking changes nothing. The pages are unlocked when they are unmapped.
+            unsafe {
+                let start = mapped.start.add(step.start).cast_mut().cast();
+                mlock_with(start, step.len(), MlockFlags::ONFAULT).ok()?;
+            }
+            make_way();
+        }
         for at in (0..length).step_by(PAGE) {
             // SAFETY: within the mapping, which is there and readable as long as the code.
             unsafe { mapped.start.add(at).read_volatile() };
@@ -52,22 +61,30 @@ impl CodePages {
 impl Drop for CodePages {
     fn drop(&mut self) {
         let start = self.code.range().start;
-        for at in (0..self.length).step_by(STEP) {
-            let bytes = STEP.min(self.length - at);
+        for step in steps(self.length) {
             // SAFETY: the pages are as the file has them: the engine refuses code that it would have to relocate, and has made
             // them read-only. So they read the same when they are read from the file again.
             let given_back = unsafe {
-                let page = start.add(at).cast_mut().cast();
-                madvise(page, bytes, Advice::LinuxDontneedLocked)
+                let page = start.add(step.start).cast_mut().cast();
+                madvise(page, step.len(), Advice::LinuxDontneedLocked)
             };
             // Before Linux 5.18 they go with the mapping.
             if given_back.is_err() {
                 return;
             }
-            // Whoever comes back from there has a time slice before it, and is not stopped in the next step.
-            std::thread::yield_now();
+            make_way();
         }
     }
+}
+
+fn steps(length: usize) -> impl Iterator<Item = Range<usize>> {
+    let starts = (0..length).step_by(STEP);
+    starts.map(move |start| start..length.min(start + STEP))
+}
+
+/// Lets others run. Whoever comes back from there has a time slice before it, and is not stopped in the next step.
+fn make_way() {
+    std::thread::yield_now();
 }
 
 #[cfg(test)]
