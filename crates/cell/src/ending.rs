@@ -27,7 +27,8 @@ use leasehold_crossing::Asked;
 use leasehold_kernel::{End, ExecutionId, TenantId};
 use leasehold_reclaim::{Progress, Statement};
 use leasehold_reserve::Supply;
-use leasehold_slots::range_pool::{Keeper, STEP_PAGES};
+use leasehold_slots::range_pool::STEP_PAGES;
+use leasehold_slots::warm_room::Keeper;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 

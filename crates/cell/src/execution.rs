@@ -38,7 +38,7 @@ use leasehold_kernel::{Errno, TenantId};
 use leasehold_preempt::{self as preempt, Preemption};
 use leasehold_reclaim::GroupId;
 use leasehold_slots::address_range::PAGE;
-use leasehold_slots::range_pool::Keeper;
+use leasehold_slots::warm_room::Keeper;
 use std::fmt::{self, Write as _};
 use std::path::PathBuf;
 use std::rc::Rc;

@@ -13,7 +13,7 @@ use crate::steps::watch::mark_instruction;
 use leasehold_kernel::{Errno, TenantId};
 use leasehold_reclaim::GroupId;
 use leasehold_slots::address_range::PAGE;
-use leasehold_slots::range_pool::Keeper;
+use leasehold_slots::warm_room::Keeper;
 use leasehold_wasm::image::Image;
 use wasmtime::{ResourceLimiter, Result};
 

@@ -3,10 +3,11 @@
 
 use crate::heap::Blocks;
 use crate::memory::{self, Left, Memories, Tenancy};
-use leasehold_slots::range_pool::{Claim, Keeper, Retried, STEP_PAGES};
+use leasehold_slots::range_pool::{Claim, Retried, STEP_PAGES};
 use leasehold_slots::slot::SlotPool;
 use leasehold_slots::stack::StackPool;
 use leasehold_slots::stack_class::StackClass;
+use leasehold_slots::warm_room::Keeper;
 use std::sync::{Arc, OnceLock};
 use wasmtime::Config;
 

@@ -11,7 +11,7 @@
 
 use crate::local;
 use leasehold_kernel::TenantId;
-use leasehold_slots::range_pool::Keeper;
+use leasehold_slots::warm_room::Keeper;
 
 /// Most memories that a tenant keeps: a quarter of what stays resident of memories in all. The one that was restored last is
 /// taken first.

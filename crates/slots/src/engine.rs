@@ -5,9 +5,9 @@ use std::ops::Range;
 use wasmtime::{LinearMemory, MemoryCreator, MemoryType, StackCreator, StackMemory};
 
 use crate::contents::Contents;
-use crate::range_pool::Keeper;
 use crate::slot::{MEMORY_GUARD, SLOT_BYTES, Slot, SlotPool};
 use crate::stack::{Stack, StackPool};
+use crate::warm_room::Keeper;
 
 /// A memory in a slot; dropping it detaches the slot, at a cost that does not depend on what is
 /// in it.

@@ -24,7 +24,7 @@
 //! | a reserved mapping, of which parts are accessible | [`address_range`] |
 //! | making a part of it read as zero | `cleaning` |
 //! | making it hold again what was shown in it | `restoring` |
-//! | what may stay resident of what keepers have warm | `warm_room` |
+//! | what may stay resident of what keepers have warm | [`warm_room`] |
 //! | which of its pages are there, and which show a file | `present` |
 //! | what memories hold from the beginning | [`contents`] |
 //! | equal ranges: taken, detached, cleaned later | [`range_pool`]; one in use: `taken` |
@@ -43,4 +43,4 @@ pub mod slot;
 pub mod stack;
 pub mod stack_class;
 mod taken;
-mod warm_room;
+pub mod warm_room;

@@ -15,7 +15,7 @@ use crate::address_range::AddressRange;
 use crate::cleaning::Dirty;
 use crate::contents::Contents;
 use crate::taken::Taken;
-use crate::warm_room::Resident;
+use crate::warm_room::{Keeper, Resident};
 
 /// Pages with memory that one cleaning step visits unless the caller wants otherwise.
 pub const STEP_PAGES: usize = 64;
@@ -57,10 +57,6 @@ pub struct PoolState {
     /// Zero unless the host is out of mappings or memory.
     pub quarantined: usize,
 }
-
-/// An owner of ranges without a user that show what its next user wants: a number that the caller chooses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Keeper(pub u64);
 
 /// What a range is kept for.
 #[derive(Debug)]

@@ -16,10 +16,10 @@ use crate::address_range::PAGE;
 use crate::cleaning::Dirty;
 use crate::contents::Contents;
 use crate::present::Present;
-use crate::range_pool::{Claim, CleanState, Cleaned, Keeper, PoolState, RangePool, Retried, Warm};
+use crate::range_pool::{Claim, CleanState, Cleaned, PoolState, RangePool, Retried, Warm};
 use crate::restoring::Restoring;
 use crate::taken::Taken;
-use crate::warm_room::WarmRoom;
+use crate::warm_room::{Keeper, WarmRoom};
 
 /// Address space of a linear memory: all that a 32-bit memory can grow to.
 pub const MEMORY_RESERVATION: u64 = 4 << 30;

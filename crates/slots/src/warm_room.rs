@@ -9,7 +9,10 @@ use std::collections::hash_map::Entry;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::address_range::PAGE;
-use crate::range_pool::Keeper;
+
+/// An owner of ranges without a user that show what its next user wants: a number that the caller chooses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Keeper(pub u64);
 
 /// Bytes that may stay resident, and what keepers have of them.
 #[derive(Debug)]
@@ -85,9 +88,8 @@ impl Drop for Resident {
 
 #[cfg(test)]
 mod tests {
-    use super::{Resident, WarmRoom};
+    use super::{Keeper, Resident, WarmRoom};
     use crate::address_range::PAGE;
-    use crate::range_pool::Keeper;
     use std::sync::Arc;
 
     const BYTES: usize = 120 * PAGE;

@@ -8,8 +8,9 @@ use std::sync::Arc;
 use leasehold_slots::address_range::PAGE;
 use leasehold_slots::contents::Contents;
 use leasehold_slots::engine::Wanted;
-use leasehold_slots::range_pool::{Claim, Keeper};
+use leasehold_slots::range_pool::Claim;
 use leasehold_slots::slot::SlotPool;
+use leasehold_slots::warm_room::Keeper;
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use wasmtime::LinearMemory;
 

@@ -27,7 +27,7 @@ use leasehold_crossing::WakeFlag;
 use leasehold_exchange::Failure;
 use leasehold_kernel::{Errno, ExecutionId, TenantId};
 use leasehold_reclaim::{GroupId, Nanos};
-use leasehold_slots::range_pool::Keeper;
+use leasehold_slots::warm_room::Keeper;
 use std::sync::Arc;
 use std::task::Waker;
 
