@@ -41,7 +41,7 @@
 //! | a limit of the host under which no cell starts | `data_limit` |
 //! | real-time priority, for kills too, and a core of the cell's own | `realtime`, `donor`, `realtime_limit`, `host_share`, `own_core` |
 //! | the state of the thread, and what executions are built from | `local`, `programs`, `engines`, `engine_parts`, `engine_config`, `linkers`; the process that compiles: `compiler` |
-//! | a program, its memory, and what it is given | [`program`], `built`, `code_space`, `outline`, `surroundings`, `disk_use`, `given`, `entropy` |
+//! | a program, its memory, and what it is given | [`program`], `built`, `code_space`, `outline`, looked at without its functions: `outlines`; `surroundings`, `disk_use`, `given`, `entropy` |
 //! | the start of a tenant | `starting`, `build_error` |
 //! | an execution: its store, its fiber, its data | `execution`, `fiber`, `guest`, `worker`, `exit` |
 //! | what a guest calls: kernel objects, WASI, files | `abi`, `wasi`, `host`; requests: `serving`, each in a tenant of its own: `request_tenant`; calls of its exports: `calls`, `call_bytes` |
@@ -115,6 +115,7 @@ mod mappings;
 pub mod memory;
 mod meter;
 mod outline;
+mod outlines;
 mod own_core;
 mod pace;
 mod pools;
@@ -172,6 +173,7 @@ pub use leasehold_wasm::artifact::CodeCache;
 pub use leasehold_wasm::refused::{Function, SourcePosition};
 pub use leasehold_wasm::{exceptions, image};
 pub use meter::Held;
+pub use outlines::{InitialMemory, Outlines};
 pub use own_core::NoOwnCore;
 pub use program::{Program, ProgramError};
 pub use realtime::{Realtime, WhenRealtime};

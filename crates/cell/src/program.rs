@@ -24,7 +24,7 @@ use wasmtime::Engine;
 
 use crate::built::Built;
 use crate::code_space::{CodeRoom, CodeSpace};
-use crate::linkers::{Linkers, Prepared};
+use crate::linkers::Prepared;
 use crate::outline::Outline;
 use crate::reaches::Look;
 use crate::steps::Reach;
@@ -123,16 +123,6 @@ impl Program {
         self.built.digest
     }
 
-    /// The image that the program in a file would have [apart](Form::ImageApart), without compiling
-    /// it.
-    ///
-    /// # Errors
-    ///
-    /// `Read`, and what keeps the file from being WebAssembly.
-    pub fn image_in(path: &Path) -> Result<Option<Image>, ProgramError> {
-        Compiled::image_in(path)
-    }
-
     /// The host steps that the program in a file can reach, without compiling it. Function bodies
     /// are not checked: the program may still be refused for them when it is loaded. Some microseconds for a file that was
     /// loaded, or asked about, since it was changed: in this process, or with the same notes.
@@ -191,25 +181,6 @@ impl Program {
             is_called: self.is_called(),
             has_backtraces: self.has_backtraces(),
         }
-    }
-
-    /// What the program in a file takes from the beginning, and whether it is a component, without compiling its functions.
-    ///
-    /// # Errors
-    ///
-    /// `Read`, and what would keep it from being loaded for this entry, but for what only its function bodies show.
-    pub(crate) fn inventory_in(
-        path: &Path,
-        entry: Entry,
-        linkers: &Linkers,
-    ) -> Result<(Inventory, bool), ProgramError> {
-        with_outline(path, |outlined| {
-            outlined.check(entry)?;
-            Reach::of_binary(outlined.binary(), &outlined.inventory())?;
-            let code = outlined.hollow(entry, linkers.engine())?;
-            linkers.prepare(&code, entry).map_err(ProgramError::Link)?;
-            Ok((outlined.inventory(), outlined.is_component()))
-        })
     }
 
     /// The stack that it runs on.

@@ -5,25 +5,23 @@
 //! descriptors, threads and mappings of the process are counted. A rehearsal calls the same functions on a kernel of its
 //! own, so that a lease file can be tested before a cell is there.
 
-use crate::abi;
 use crate::build_error::BuildError;
 use crate::config::CellConfig;
 use crate::drift::Price;
-use crate::engine_config::engine_config;
 use crate::host::fs::account::Account;
 use crate::host::fs::limit::{self, Refused as DescriptorsRefused};
 use crate::host::fs::preopen::Preopen;
 use crate::host::io::Io;
 use crate::host::io::pool::Promise;
 use crate::host::preview1::state::{Environment, State};
-use crate::linkers::{Link, Linkers};
 use crate::local::{self, Local};
 use crate::mappings;
 use crate::memory::{self, DataSet};
 use crate::meter::Held;
 use crate::outline::{Limits, Outline};
+use crate::outlines::{Outlines, ProgramOutline};
 use crate::profile::Profile;
-use crate::program::{Entry, Program, ProgramError};
+use crate::program::{Entry, Form, ProgramError, Purpose};
 use crate::start_error::{Demands, StartError};
 use crate::surroundings::Surroundings;
 use crate::wasi::filesystem::files::FileSystem;
@@ -32,13 +30,10 @@ use crate::wasi::table::TableCharge;
 use leasehold_kernel::{ExecutionId, TenantId};
 use leasehold_lease::Lease;
 use leasehold_pager_linux::Limits as AreaLimits;
-use leasehold_preempt::Mechanism;
 use leasehold_slots::stack_class::StackClass;
-use leasehold_wasm::inventory::Inventory;
 use std::collections::{HashMap, hash_map};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use wasmtime::{Engine, OptLevel};
 use wasmtime_wasi::ResourceTable;
 
 /// Starts that are rehearsed one after the other, of the tenants of one cell in a process of its own.
@@ -50,10 +45,9 @@ pub struct Rehearsal {
     mappings: mappings::Rehearsed,
     /// Of the tenants until now.
     threads: Vec<Promise>,
-    /// What the programs take from the beginning, and whether they are components, of those that can be run so.
-    programs: HashMap<(PathBuf, Entry), (Inventory, bool)>,
-    /// What programs can import; made for the first one.
-    linkers: Option<Linkers>,
+    outlines: Arc<Outlines>,
+    /// Of the programs that can be run so.
+    programs: HashMap<(PathBuf, Purpose), ProgramOutline>,
 }
 
 /// A start to be rehearsed.
@@ -76,8 +70,9 @@ pub struct RehearsedStart<'a> {
 }
 
 impl Rehearsal {
-    /// A cell without tenants that charges what `profile` says. With [`Profile::free`], no budget is too small.
-    pub fn new(profile: Profile) -> Self {
+    /// A cell without tenants that charges what `profile` says, for programs of which `outlines` know. With
+    /// [`Profile::free`], no budget is too small.
+    pub fn new(profile: Profile, outlines: Arc<Outlines>) -> Self {
         let config = CellConfig::new(profile);
         Self {
             mappings: mappings::Rehearsed::of_cell(config.max_memories),
@@ -85,8 +80,8 @@ impl Rehearsal {
             io: Arc::new(Io::rehearsed()),
             descriptors: limit::Rehearsed::default(),
             threads: Vec::new(),
+            outlines,
             programs: HashMap::new(),
-            linkers: None,
         }
     }
 
@@ -120,7 +115,10 @@ impl Rehearsal {
             surroundings,
             ..
         } = start;
-        let (inventory, is_component) = self.program(start).unwrap_or_default();
+        let program = self.program(start).ok();
+        let inventory = program.as_ref().map(|it| it.inventory).unwrap_or_default();
+        let is_component = program.as_ref().is_some_and(|it| it.is_component);
+        let memory = program.and_then(|it| it.memory);
         surroundings.check_lengths()?;
         if lease.memory.paging.is_some() && is_component {
             surroundings.check_paged(lease)?;
@@ -150,10 +148,7 @@ impl Rehearsal {
         }
         let outline = Outline {
             inventory,
-            image_pages: match lease.memory.paging {
-                Some(_) => image_pages(start.program),
-                None => 0,
-            },
+            image_pages: memory.map_or(0, |memory| u64::from(memory.pages)),
             stack: StackClass::of(lease),
             is_component,
             is_handler: start.is_handler,
@@ -223,36 +218,27 @@ impl Rehearsal {
         }
     }
 
-    fn program(&mut self, start: &RehearsedStart<'_>) -> Result<(Inventory, bool), ProgramError> {
-        let entry = match start.is_handler {
-            true => Entry::Handler,
-            false => Entry::Command,
-        };
-        let linkers = match &mut self.linkers {
-            Some(made) => made,
-            none => none.insert(linkers()?),
+    fn program(&mut self, start: &RehearsedStart<'_>) -> Result<ProgramOutline, ProgramError> {
+        let purpose = Purpose {
+            entry: match start.is_handler {
+                true => Entry::Handler,
+                false => Entry::Command,
+            },
+            form: match start.lease.memory.paging {
+                Some(_) => Form::ImageApart,
+                None => Form::Whole,
+            },
         };
         Ok(
-            match self.programs.entry((start.program.to_owned(), entry)) {
-                hash_map::Entry::Occupied(known) => *known.get(),
+            match self.programs.entry((start.program.to_owned(), purpose)) {
+                hash_map::Entry::Occupied(known) => known.get().clone(),
                 hash_map::Entry::Vacant(free) => {
-                    *free.insert(Program::inventory_in(start.program, entry, linkers)?)
+                    let outline = self.outlines.of(start.program, purpose)?;
+                    free.insert(outline).clone()
                 }
             },
         )
     }
-}
-
-/// What a cell's programs can import, for an engine that compiles quickly.
-fn linkers() -> Result<Linkers, ProgramError> {
-    let mut config = engine_config(Mechanism::Epochs);
-    config.cranelift_opt_level(OptLevel::None);
-    let engine = Engine::new(&config).map_err(ProgramError::Engine)?;
-    let link = Link {
-        module: abi::link_module,
-        component: abi::link_component,
-    };
-    Ok(Linkers::new(engine, link))
 }
 
 /// The number of the execution: each tenant has a kernel of its own here.
@@ -306,10 +292,4 @@ enum Surrounded {
         files: FileSystem,
         charge: TableCharge,
     },
-}
-
-/// Pages of the image of the program in a file.
-fn image_pages(program: &Path) -> u64 {
-    let image = Program::image_in(program).ok().flatten();
-    image.map_or(0, |image| u64::from(image.pages()))
 }

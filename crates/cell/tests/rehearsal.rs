@@ -9,6 +9,7 @@ use leasehold_cell::{
 };
 use leasehold_lease::{ByteSize, Nanoseconds};
 use std::path::Path;
+use std::sync::Arc;
 
 fn surroundings(dirs: &[&Path]) -> Surroundings {
     Surroundings {
@@ -29,7 +30,7 @@ fn surroundings(dirs: &[&Path]) -> Surroundings {
 }
 
 fn rehearse(program: &Path, lease: &Lease, dirs: &[&Path]) -> Result<(), StartError> {
-    Rehearsal::new(profile()).start(&RehearsedStart {
+    Rehearsal::new(profile(), Arc::default()).start(&RehearsedStart {
         program,
         lease,
         surroundings: &surroundings(dirs),
@@ -152,7 +153,7 @@ fn a_refusal_states_the_memory_of_the_host_that_an_execution_for_requests_begins
             let mut lease = lease(1_000_000, 64 << 10);
             lease.memory.stack = ByteSize::new(stack_kib << 10).expect("in range");
             lease.memory.host = ByteSize::new(kib << 10);
-            Rehearsal::new(profile()).start(&RehearsedStart {
+            Rehearsal::new(profile(), Arc::default()).start(&RehearsedStart {
                 program: &program,
                 lease: &lease,
                 surroundings: &surroundings,
@@ -200,7 +201,7 @@ fn a_refusal_for_the_budget_states_the_same_memory_of_the_host() {
 fn what_the_process_does_not_have_for_all_is_refused_to_the_last() {
     let directory = tempfile::tempdir().expect("directory");
     let surroundings = surroundings(&[directory.path()]);
-    let mut rehearsal = Rehearsal::new(profile());
+    let mut rehearsal = Rehearsal::new(profile(), Arc::default());
     let program = guest("hello.wasm");
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile);
     let half = limit.maximum.unwrap_or(u64::MAX) / 2;

@@ -14,6 +14,7 @@ use leasehold_cell::{
 use leasehold_lease::SharedPages;
 use leasehold_pager::{Account, Counts, Technique};
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Pages of the image, which begins behind the first 16 of the memory.
@@ -280,7 +281,7 @@ fn a_lock_that_does_not_fit_the_reservation_is_refused_before_the_program_runs()
     let program = directory.path().join("reader.wat");
     std::fs::write(&program, reader(None)).expect("written");
     let rehearse = |bytes| {
-        Rehearsal::new(common::profile()).start(&RehearsedStart {
+        Rehearsal::new(common::profile(), Arc::default()).start(&RehearsedStart {
             program: &program,
             lease: &paged::paging(2_000_000, bytes, 8 << 20, SharedPages::Lock),
             surroundings: &Surroundings::default(),

@@ -15,7 +15,7 @@ use crate::requests::trust;
 use crate::transit::{self, Transit};
 use crate::useless::Useless;
 use comfy_table::{CellAlignment, Table, presets};
-use leasehold_cell::RealtimeLimit;
+use leasehold_cell::{Outlines, RealtimeLimit};
 use leasehold_lease::{Cpu, LeaseFile, Nanoseconds, Order, TenantSpec};
 use leasehold_reserve::admission::{
     Headroom, Overhead, Report, Shortfall, Verdict, headroom, shortfall,
@@ -26,6 +26,7 @@ use std::fmt::Write as _;
 use std::io::{ErrorKind, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 /// The number of tenants that do not fit for which advice is printed.
 const ADVISED: usize = 10;
@@ -95,7 +96,8 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     };
     let overhead = HostTime::of_preemption(arguments.overhead, profile.as_ref());
     let fault = HostTime::of_fault(arguments.fault, profile.as_ref());
-    let steps = HostSteps::of(&file.tenants, fault, profile.as_ref(), None);
+    let outlines = Arc::new(Outlines::default());
+    let steps = HostSteps::of(&file.tenants, fault, profile.as_ref(), &outlines);
     let set = Set::of(&file, (order, overhead), steps);
     let asked = match &arguments.headroom {
         Some(name) => Some((name.as_str(), set.place(name, &arguments.leases, &file)?)),
@@ -108,6 +110,7 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         profile: usable.as_ref(),
         profile_file: place.as_deref(),
         control: &Control::of_served(&arguments.leases, &file),
+        outlines: &outlines,
         unreached: Vec::new(),
     };
     let mut outcome = Outcome::of(&file, set, overhead, requests, &start);
@@ -239,7 +242,7 @@ impl<'a> Outcome<'a> {
         Self {
             file,
             overhead,
-            memory: MemoryVerdict::of(file),
+            memory: MemoryVerdict::of(file, start.outlines),
             transit: Transit::among(&file.tenants, available),
             hindrances: Hindrances::of(file, start),
             shortfalls: set.shortfalls(overhead.overhead()),

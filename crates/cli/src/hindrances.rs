@@ -11,7 +11,9 @@ use crate::run::{failure, surroundings, unloaded};
 use crate::stores::Stores;
 use leasehold_cell::memory;
 use leasehold_cell::profile::Profile;
-use leasehold_cell::{DescriptorsRefused, ProgramError, Rehearsal, RehearsedStart, Surroundings};
+use leasehold_cell::{
+    DescriptorsRefused, Outlines, ProgramError, Rehearsal, RehearsedStart, Surroundings,
+};
 use leasehold_confine::ObeysPermissions;
 use leasehold_front::check_certificates;
 use leasehold_lease::{Lease, LeaseFile, Listener, TenantSpec};
@@ -19,6 +21,7 @@ use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::io::ErrorKind;
 use std::path::Path;
+use std::sync::Arc;
 
 /// Most lines for people of each kind.
 const SHOWN: usize = 10;
@@ -53,6 +56,8 @@ pub(crate) struct Start<'a> {
     pub(crate) profile_file: Option<&'a Path>,
     /// What operators need.
     pub(crate) control: &'a Control,
+    /// What is known of programs.
+    pub(crate) outlines: &'a Arc<Outlines>,
     /// Why a node that runs could not start a tenant that is none of its start, by the tenant's name.
     pub(crate) unreached: Vec<(String, String)>,
 }
@@ -103,7 +108,10 @@ impl Hindrances {
             there.map_err(|failure| failure.of_tenant(&tenant.name))?;
             guard.as_ref().map_or(Ok(()), |guard| guard.check(tenant))
         };
-        let mut rehearsal = Rehearsal::new(start.profile.cloned().unwrap_or_else(Profile::free));
+        let mut rehearsal = Rehearsal::new(
+            start.profile.cloned().unwrap_or_else(Profile::free),
+            start.outlines.clone(),
+        );
         for listener in &*file.listeners {
             if let Err(refused) = rehearsal.listen(listener.connections) {
                 let message = no_descriptors(start.leases, listener, &refused);

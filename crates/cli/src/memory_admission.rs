@@ -1,7 +1,6 @@
 //! Whether the memory reservations of a lease file fit in what its cell holds.
 
-use leasehold_cell::Program;
-use leasehold_cell::image::Image;
+use leasehold_cell::{InitialMemory, Outlines};
 use leasehold_lease::{ByteSize, LeaseFile, SharedPages, TenantSpec};
 use leasehold_pager::PAGE;
 use serde_json::{Value, json};
@@ -23,24 +22,25 @@ impl MemoryVerdict {
     /// and saves nothing. Under an eviction lock, every tenant but the first that runs a program
     /// gives back the frames of its initial memory once it has started (SPC §IV-B), for later
     /// tenants. A guest's mappings and the rule's choice are not known in advance.
-    pub(crate) fn of(file: &LeaseFile) -> Self {
-        Self::among(&file.tenants, file.memory)
+    pub(crate) fn of(file: &LeaseFile, outlines: &Outlines) -> Self {
+        Self::among(&file.tenants, file.memory, outlines)
     }
 
     /// The same of some tenants, of a cell that holds so much for them.
     pub(crate) fn among<'a>(
         tenants: impl IntoIterator<Item = &'a TenantSpec>,
         held: Option<ByteSize>,
+        outlines: &Outlines,
     ) -> Self {
         let (mut reserved, mut saved, mut needed) = (0, 0, 0);
         let mut locked = HashSet::new();
         for tenant in tenants {
             reserved += tenant.lease.memory.reserve.get().div_ceil(PAGE);
             needed = needed.max(reserved - saved);
-            if let Some(image) = locked_image(tenant)
-                && !locked.insert(image.digest())
+            if let Some(memory) = locked_memory(tenant, outlines)
+                && !locked.insert(memory.digest)
             {
-                saved += u64::from(image.pages());
+                saved += u64::from(memory.pages);
             }
         }
         Self {
@@ -93,10 +93,10 @@ impl MemoryVerdict {
 
 /// The initial memory of a tenant's program, if it will be locked. A program that cannot be read is
 /// refused when it is started.
-fn locked_image(tenant: &TenantSpec) -> Option<Image> {
+fn locked_memory(tenant: &TenantSpec, outlines: &Outlines) -> Option<InitialMemory> {
     let sharing = tenant.lease.memory.paging?.shared;
-    let image = || Program::image_in(&tenant.component).ok().flatten();
-    (sharing == SharedPages::Lock).then(image).flatten()
+    let memory = || outlines.initial_memory(&tenant.component, tenant.http.is_some());
+    (sharing == SharedPages::Lock).then(memory).flatten()
 }
 
 /// A size for people: exact, in the largest unit that needs no fraction.

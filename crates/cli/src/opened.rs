@@ -14,7 +14,7 @@ use crate::rules::Rules;
 use crate::transit::{self, Transit};
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::{
-    Cell, CellConfig, Compiler, NoOwnCore, Realtime, RealtimeLimit, WhenRealtime,
+    Cell, CellConfig, Compiler, NoOwnCore, Outlines, Realtime, RealtimeLimit, WhenRealtime,
 };
 use leasehold_confine::InForce;
 use leasehold_lease::{LeaseFile, Nanoseconds, Order, TenantSpec};
@@ -97,7 +97,9 @@ impl CellOptions {
         start_beside: impl FnOnce(&Cell) -> Result<T, Failure>,
     ) -> Result<Opened<T>, Failure> {
         leases::check_size(leases, file).map_err(Failure::Configuration)?;
-        let verdict = MemoryVerdict::of(file);
+        let code_cache = leasehold_cell::user_code_cache();
+        let outlines = Outlines::here(code_cache.clone());
+        let verdict = MemoryVerdict::of(file, &outlines);
         if let (false, Some(why)) = (verdict.fits(), verdict.text()) {
             return Err(Failure::Refused(format!("{}: {why}", leases.display())));
         }
@@ -120,9 +122,7 @@ impl CellOptions {
         let (profile, path) = profile_or_calibrate(profile)?;
         let overhead = HostTime::of_preemption(self.overhead, Some(&profile));
         let fault = HostTime::of_fault(None, Some(&profile));
-        let code_cache = leasehold_cell::user_code_cache();
-        let notes = code_cache.as_deref();
-        let mut steps = HostSteps::of(&file.tenants, fault, Some(&profile), notes);
+        let mut steps = HostSteps::of(&file.tenants, fault, Some(&profile), &outlines);
         if self.backtraces {
             if let Some(reason) = steps.no_backtraces() {
                 let file = leases.display();
@@ -137,22 +137,7 @@ impl CellOptions {
                 leases.display()
             )));
         }
-        let rules = Rules {
-            leases: leases.to_owned(),
-            profile: profile.clone(),
-            overhead,
-            backtraces: self.backtraces,
-            unadmitted: self.unadmitted,
-            order: leases::order(file.order),
-            memory: file.memory,
-            held: leases::held_memory(&file.tenants, file.memory),
-            host,
-            profile_file: path.clone(),
-            control: control.clone(),
-            ends: admitted.ends.reservation,
-            reached: reached.to_vec(),
-        };
-        let mut config = CellConfig::new(profile);
+        let mut config = CellConfig::new(profile.clone());
         config.code_cache = code_cache;
         if let Some(mechanism) = self.preempt {
             config.preemption = mechanism;
@@ -169,7 +154,24 @@ impl CellOptions {
         let notify = Notify::connect();
         // It is confined by itself, and to less.
         let compiler = Compiler::start(self.confinement.mode()).map_err(confinement::failed)?;
-        config.compiler = Some(Arc::new(compiler));
+        let compiler = Arc::new(compiler);
+        let rules = Rules {
+            leases: leases.to_owned(),
+            profile,
+            overhead,
+            backtraces: self.backtraces,
+            unadmitted: self.unadmitted,
+            order: leases::order(file.order),
+            memory: file.memory,
+            held: leases::held_memory(&file.tenants, file.memory),
+            host,
+            profile_file: path.clone(),
+            control: control.clone(),
+            ends: admitted.ends.reservation,
+            reached: reached.to_vec(),
+            outlines: Arc::new(Outlines::by(compiler.clone())),
+        };
+        config.compiler = Some(compiler);
         let confined = confinement::enter(
             self.confinement,
             &Needs {

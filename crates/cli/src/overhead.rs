@@ -1,9 +1,9 @@
 //! The cost of one preemption, the duration of a fault of a paging tenant, and the sources of both.
 
+use leasehold_cell::Outlines;
 use leasehold_cell::engine_config::BACKTRACE_NS;
 use leasehold_cell::profile::{ASSUMED_FAULT_NS, Latency, Profile, TransferCosts};
 use leasehold_cell::steps::{Reach, RowBounds, RowId};
-use leasehold_cell::{CodeCache, Program};
 use leasehold_lease::{Nanoseconds, TenantSpec};
 use leasehold_reserve::admission::Overhead;
 use std::collections::HashMap;
@@ -120,30 +120,30 @@ pub(crate) struct LongestStep {
 
 impl HostSteps {
     /// The longest steps of these tenants, as the profile has them: those that their programs reach.
-    /// Each program is read once, and not at all if `notes` say what it reaches; of one that cannot be read, any is
-    /// assumed.
+    /// Each program is looked at once; of one that cannot be read, any is assumed.
     pub(crate) fn of(
         tenants: &[TenantSpec],
         fault: HostTime,
         profile: Option<&Profile>,
-        notes: Option<&CodeCache>,
+        outlines: &Outlines,
     ) -> Self {
         let mut profile = profile.cloned().unwrap_or_else(Profile::free);
         profile.transfer = Some(transfer(fault.time().get()));
         let bounds = RowBounds::calibrated(&profile);
-        let mut reaches: HashMap<&Path, Option<Reach>> = HashMap::new();
+        let mut reaches: HashMap<(&Path, bool), Option<Reach>> = HashMap::new();
         let mut known = HashMap::new();
         let any = Reach::any();
         let mut longest = HashMap::new();
         let mut no_backtraces = None;
         for tenant in tenants {
             let path = tenant.component.as_path();
+            let program = (path, tenant.http.is_some());
             let (memory, reclaim) = (&tenant.lease.memory, &tenant.lease.reclaim);
             // Nothing else of a lease matters.
-            let key = (path, memory.paging.is_some(), reclaim.call_bytes);
+            let key = (program, memory.paging.is_some(), reclaim.call_bytes);
             let step = *known.entry(key).or_insert_with(|| {
-                let read = || Program::reach_in(path, notes).ok();
-                let reach = reaches.entry(path).or_insert_with(read);
+                let look = || outlines.reach(path, program.1);
+                let reach = reaches.entry(program).or_insert_with(look);
                 let of = reach.as_ref().unwrap_or(&any);
                 let (row, ns) = of.longest_under(&bounds, &tenant.lease);
                 LongestStep {
@@ -153,7 +153,7 @@ impl HostSteps {
                 }
             });
             longest.insert(tenant.name.clone(), step);
-            let reach = reaches.get(path).and_then(Option::as_ref);
+            let reach = reaches.get(&program).and_then(Option::as_ref);
             no_backtraces = no_backtraces.or_else(|| refuses_backtraces(tenant, reach));
         }
         Self {

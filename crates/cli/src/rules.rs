@@ -14,7 +14,7 @@ use crate::stores::Stores;
 use crate::transit::{self, Transit};
 use leasehold_cell::memory::HeldMemory;
 use leasehold_cell::profile::Profile;
-use leasehold_cell::{Rehearsal, StartError};
+use leasehold_cell::{Outlines, Rehearsal, StartError};
 use leasehold_lease::{
     Addresses, ByteSize, Families, KeyValue, LeaseFile, ListenAddress, Outgoing, RegularFile,
     TenantSpec,
@@ -25,6 +25,7 @@ use leasehold_reserve::{Contract, Order};
 use serde_json::Value;
 use std::io::{self, ErrorKind as Io};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// What a cell was started with, which decides about all tenants after that.
 pub(crate) struct Rules {
@@ -48,12 +49,14 @@ pub(crate) struct Rules {
     pub(crate) ends: Option<Contract>,
     /// The tenants whose places the process reaches since the start.
     pub(crate) reached: Vec<TenantSpec>,
+    /// What is known of programs that the node has not loaded.
+    pub(crate) outlines: Arc<Outlines>,
 }
 
 impl Rules {
     fn steps(&self, tenants: &[TenantSpec]) -> HostSteps {
         let fault = HostTime::of_fault(None, Some(&self.profile));
-        let steps = HostSteps::of(tenants, fault, Some(&self.profile), None);
+        let steps = HostSteps::of(tenants, fault, Some(&self.profile), &self.outlines);
         match self.backtraces {
             true => steps.with_backtraces(),
             false => steps,
@@ -70,10 +73,10 @@ impl Rules {
         let refused = |message: String| Err(Problem::new(ErrorKind::Refused, message));
         let pages = |tenant: &&TenantSpec| tenant.lease.memory.paging.is_some();
         let verdict = match (&self.held, self.memory) {
-            (_, Some(stated)) => MemoryVerdict::among(tenants, Some(stated)),
+            (_, Some(stated)) => MemoryVerdict::among(tenants, Some(stated), &self.outlines),
             (Some(held), None) => {
                 let paging = tenants.iter().filter(pages);
-                MemoryVerdict::among(paging, ByteSize::new(held.bytes))
+                MemoryVerdict::among(paging, ByteSize::new(held.bytes), &self.outlines)
             }
             (None, None) => match tenants.iter().find(pages) {
                 None => return Ok(()),
@@ -229,7 +232,8 @@ impl Admission for Rules {
 
     fn rehearse(&self, tenant: &TenantSpec) -> Result<(), StartError> {
         let surroundings = surroundings(tenant, &Stores::default());
-        Rehearsal::new(self.profile.clone()).start(&rehearsed(tenant, &surroundings))
+        let mut rehearsal = Rehearsal::new(self.profile.clone(), self.outlines.clone());
+        rehearsal.start(&rehearsed(tenant, &surroundings))
     }
 
     fn check(&self, tenant: &TenantSpec) -> Result<(), Problem> {
@@ -362,6 +366,7 @@ impl Admission for Rules {
             profile: Some(&self.profile),
             profile_file: self.profile_file.as_deref(),
             control: &self.control,
+            outlines: &self.outlines,
             unreached: file
                 .tenants
                 .iter()

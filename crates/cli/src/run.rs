@@ -19,7 +19,7 @@ use crate::stores::Stores;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{
-    CallError, Cell, CellConfig, CodeCache, Directory, DiskUse, Ended, Exit, Input, Output,
+    CallError, Cell, CellConfig, Directory, DiskUse, Ended, Exit, Input, Outlines, Output,
     PendingCall, Program, ProgramError, StartError, StartRequest, Surroundings, TenantHandle, Val,
     WhenRealtime,
 };
@@ -190,7 +190,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         tenant.lease.reclaim.budget = leases::default_budget(&tenant.lease, &profile);
     }
     let code_cache = leasehold_cell::user_code_cache();
-    let (ends, backtraces) = ends(&tenant, &profile, code_cache.as_deref())?;
+    let (ends, backtraces) = ends(&tenant, &profile, &Outlines::here(code_cache.clone()))?;
     let bound = ends.bounds[0];
     let mut config = CellConfig::new(profile);
     config.code_cache = code_cache;
@@ -340,12 +340,12 @@ fn wait(
 fn ends(
     tenant: &TenantSpec,
     profile: &Profile,
-    notes: Option<&CodeCache>,
+    outlines: &Outlines,
 ) -> Result<(Ends, bool), Failure> {
     let preemption = HostTime::of_preemption(None, Some(profile));
     let fault = HostTime::of_fault(None, Some(profile));
     let tenants = std::slice::from_ref(tenant);
-    let steps = HostSteps::of(tenants, fault, Some(profile), notes);
+    let steps = HostSteps::of(tenants, fault, Some(profile), outlines);
     if steps.no_backtraces().is_none()
         && let Ok(ends) = ends_with(tenant, &steps.clone().with_backtraces(), preemption)
         && ends.bounds.iter().all(|bound| bound.returned_ns.is_some())

@@ -89,30 +89,41 @@ impl Compiled {
         bytes: &[u8],
     ) -> Result<Compiled, ProgramError> {
         with_rewritten(purpose, bytes, |rewritten| {
-            let code = compiled(engine, rewritten.binary)?;
-            check_entry_type(purpose.entry, engine, &code)?;
-            Ok(Compiled {
-                code_bytes: code.bytes(),
-                code,
-                pages: None,
-                form: purpose.form,
-                inventory: rewritten.inventory,
-                image: rewritten.image,
-                digest: None,
-            })
+            Self::of(purpose, engine, rewritten)
         })
     }
 
-    /// The image that the program in a file would have [apart](Form::ImageApart), without compiling
-    /// it.
+    /// A program as far as it is known without a look at its function bodies, for which it may be refused yet: its functions
+    /// only trap, its imports and exports have the types of the program's. About 20 µs for each function.
     ///
     /// # Errors
     ///
-    /// `Read`, and what keeps the file from being WebAssembly.
-    pub fn image_in(path: &Path) -> Result<Option<Image>, ProgramError> {
-        let bytes = read(path)?;
-        let (binary, survey) = checked(&bytes)?;
-        Ok(separated(&binary, &survey.inventory, Form::ImageApart)?.1)
+    /// What keeps the file from being WebAssembly, imports that nothing offers, an entry that is missing or of another type,
+    /// too many of something, and the engine's.
+    pub(crate) fn outline(
+        purpose: Purpose,
+        engine: &Engine,
+        bytes: &[u8],
+    ) -> Result<Compiled, ProgramError> {
+        with_hollow(purpose, bytes, |hollow| Self::of(purpose, engine, hollow))
+    }
+
+    fn of(
+        purpose: Purpose,
+        engine: &Engine,
+        rewritten: Rewritten<'_>,
+    ) -> Result<Compiled, ProgramError> {
+        let code = compiled(engine, rewritten.binary)?;
+        check_entry_type(purpose.entry, engine, &code)?;
+        Ok(Compiled {
+            code_bytes: code.bytes(),
+            code,
+            pages: None,
+            form: purpose.form,
+            inventory: rewritten.inventory,
+            image: rewritten.image,
+            digest: None,
+        })
     }
 
     /// Counts the parts of a program that determine its loading time. The program is not validated.
@@ -142,36 +153,6 @@ impl Outlined<'_> {
     pub fn inventory(&self) -> Inventory {
         self.survey.inventory
     }
-
-    /// Whether it is a component.
-    pub fn is_component(&self) -> bool {
-        Parser::is_component(&self.binary)
-    }
-
-    /// What would keep it from being compiled for this entry: imports that nothing offers, no such entry, too many of
-    /// something.
-    ///
-    /// # Errors
-    ///
-    /// `World`, `NoEntry`, `NoHandler`, and those that say of what there is too much.
-    pub fn check(&self, entry: Entry) -> Result<(), ProgramError> {
-        check_survey(entry, self.is_component(), &self.survey)
-    }
-}
-
-impl Outlined<'_> {
-    /// The code of the same program with functions that only trap: its imports and exports have the types of the
-    /// program's. About 20 µs for each function.
-    ///
-    /// # Errors
-    ///
-    /// `EntryType`, `NoHandler`, and the engine's.
-    pub fn hollow(&self, entry: Entry, engine: &Engine) -> Result<Code, ProgramError> {
-        let hollow = hollow(&self.binary)?;
-        let code = compiled(engine, &hollow)?;
-        check_entry_type(entry, engine, &code)?;
-        Ok(code)
-    }
 }
 
 /// A program as the engine compiles it.
@@ -194,13 +175,7 @@ pub(crate) fn with_rewritten<T>(
     let _turn = compile_threads::turn();
     let (binary, survey) = checked(bytes)?;
     check_survey(entry, Parser::is_component(&binary), &survey)?;
-    let (binary, image) = match form.worth() {
-        None => (binary, None),
-        Some(_) => {
-            let (rest, image) = separated(&binary, &survey.inventory, form)?;
-            (Cow::Owned(rest.into_owned()), image)
-        }
-    };
+    let (binary, image) = separated(binary, &survey.inventory, form)?;
     let binary = drop_long_names(&binary)?;
     let binary = match survey.awaits {
         true => wait_for_none(&binary)?,
@@ -221,6 +196,26 @@ pub(crate) fn with_rewritten<T>(
     compile_threads::make().map_err(ProgramError::Threads)?;
     take(Rewritten {
         binary: &binary,
+        inventory: survey.inventory,
+        image,
+    })
+}
+
+/// The same of a program whose functions only trap, without a look at their bodies.
+///
+/// # Errors
+///
+/// Those of reading a program, and those of `take`.
+pub(crate) fn with_hollow<T>(
+    Purpose { entry, form }: Purpose,
+    bytes: &[u8],
+    take: impl FnOnce(Rewritten<'_>) -> Result<T, ProgramError>,
+) -> Result<T, ProgramError> {
+    let (binary, survey) = outlined(bytes)?;
+    check_survey(entry, Parser::is_component(&binary), &survey)?;
+    let (binary, image) = separated(binary, &survey.inventory, form)?;
+    take(Rewritten {
+        binary: &hollow(&binary)?,
         inventory: survey.inventory,
         image,
     })
@@ -257,13 +252,16 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, ProgramError> {
 
 /// The program without the image that it has in this form, and the image, if it is one that has one memory.
 fn separated<'a>(
-    binary: &'a [u8],
+    binary: Cow<'a, [u8]>,
     inventory: &Inventory,
     form: Form,
 ) -> Result<(Cow<'a, [u8]>, Option<Image>), BinaryReaderError> {
     match (inventory.memories, form.worth()) {
-        (1, Some(worth)) => take_image(binary, worth),
-        _ => Ok((binary.into(), None)),
+        (1, Some(worth)) => {
+            let (rest, image) = take_image(&binary, worth)?;
+            Ok((Cow::Owned(rest.into_owned()), image))
+        }
+        _ => Ok((binary, None)),
     }
 }
 

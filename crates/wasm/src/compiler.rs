@@ -30,6 +30,18 @@ pub const LIMITS: Limits = Limits {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct EngineKind(pub u8);
 
+/// How much of a program is compiled.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Extent {
+    Whole,
+    /// [What is known of it](crate::compiled::Compiled::outline) without its function bodies.
+    Outline,
+}
+
+impl Extent {
+    const ALL: [Self; 2] = [Self::Whole, Self::Outline];
+}
+
 /// The process that makes those which compile.
 #[derive(Debug)]
 pub struct Compiler(ForkServer);
@@ -47,13 +59,14 @@ impl Compiler {
         ForkServer::start(mode, LIMITS, move |request| job::run(request, engine)).map(Self)
     }
 
-    /// Checks and compiles the program in a file.
+    /// Checks and compiles the program in a file, to this extent.
     ///
     /// # Errors
     /// `Read`, `TooLarge`; [`Elsewhere`](ProgramError::Elsewhere) for every other error in the program; and
     /// [`Compiler`](ProgramError::Compiler).
     pub(crate) fn compile(
         &self,
+        extent: Extent,
         purpose: Purpose,
         engine: EngineKind,
         path: &Path,
@@ -65,7 +78,7 @@ impl Compiler {
             return Err(ProgramError::TooLarge { found });
         }
         let request = Packet {
-            bytes: vec![purpose.to_byte(), engine.0],
+            bytes: vec![extent as u8, purpose.to_byte(), engine.0],
             file: Some(program.into_file().into()),
         };
         let result = self.0.run(&request).map_err(ProgramError::Compiler)?;

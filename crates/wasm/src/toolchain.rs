@@ -7,7 +7,7 @@ use wasmtime::Engine;
 use crate::artifact::{CodeCache, Digest, Key};
 use crate::code::{Purpose, check_entry_type};
 use crate::compiled::{Compiled, read};
-use crate::compiler::{Compiler, EngineKind};
+use crate::compiler::{Compiler, EngineKind, Extent};
 use crate::entry::{Content, Kept};
 use crate::error::ProgramError;
 
@@ -66,6 +66,20 @@ impl<'a> Toolchain<'a> {
         Ok((made.program, checked))
     }
 
+    /// Reads and checks a file without a look at the bodies of its functions, for which the program may be refused yet: in what is
+    /// returned they only trap. It is kept nowhere.
+    ///
+    /// # Errors
+    ///
+    /// Any [`ProgramError`] that loading it for this purpose would have, but for what only function bodies show.
+    pub fn outline(&self, purpose: Purpose, path: &Path) -> Result<Compiled, ProgramError> {
+        let Some((compiler, engine)) = self.compiler else {
+            return Compiled::outline(purpose, self.engine, &read(path)?);
+        };
+        let object = compiler.compile(Extent::Outline, purpose, engine, path)?;
+        self.restored(purpose, object.restore(self.engine)?, object.digest())
+    }
+
     /// The program in a file, if it was compiled before.
     fn kept(&self, purpose: Purpose, path: &Path) -> Result<Option<Compiled>, ProgramError> {
         let Some(cache) = self.cache else {
@@ -82,7 +96,7 @@ impl<'a> Toolchain<'a> {
     /// Reads, checks and compiles the program in a file.
     fn make(&self, purpose: Purpose, path: &Path) -> Result<Made, ProgramError> {
         if let Some((compiler, engine)) = self.compiler {
-            let object = compiler.compile(purpose, engine, path)?;
+            let object = compiler.compile(Extent::Whole, purpose, engine, path)?;
             let kept = object.restore(self.engine)?;
             return Ok(Made {
                 program: self.restored(purpose, kept, object.digest())?,

@@ -49,6 +49,13 @@ impl Bench {
         CodeCache::open(&path("code"), &path("key")).expect("a cache")
     }
 
+    fn tools<'a>(&'a self, cache: Option<&'a CodeCache>, is_elsewhere: bool) -> Toolchain<'a> {
+        Toolchain {
+            compiler: is_elsewhere.then_some((&self.compiler, KIND)),
+            ..Toolchain::new(&self.engine, cache)
+        }
+    }
+
     fn load(
         &self,
         purpose: Purpose,
@@ -56,10 +63,7 @@ impl Bench {
         cache: Option<&CodeCache>,
         is_elsewhere: bool,
     ) -> Result<Compiled, ProgramError> {
-        let tools = Toolchain {
-            compiler: is_elsewhere.then_some((&self.compiler, KIND)),
-            ..Toolchain::new(&self.engine, cache)
-        };
+        let tools = self.tools(cache, is_elsewhere);
         tools.load(purpose, path, |_| Ok(())).map(|loaded| loaded.0)
     }
 }
@@ -102,6 +106,40 @@ fn a_program_is_the_same_wherever_it_is_compiled(bench: &Bench) {
             form == Form::ImageApart || form == Form::ImageShown
         );
         assert_eq!((seven(&here), seven(&there)), (7, 7));
+    }
+}
+
+fn an_outline_is_the_same_wherever_it_is_made(bench: &Bench) {
+    // The body of its function is not looked at.
+    let text = program().replace("(i32.const 7))", "(i64.const 7))");
+    let path = bench.file(text);
+    for form in [Form::Whole, Form::ImageApart] {
+        let purpose = Purpose {
+            entry: Entry::Exports,
+            form,
+        };
+        assert!(bench.load(purpose, &path, None, true).is_err());
+        let [here, there] = [false, true].map(|is_elsewhere| {
+            let outline = bench.tools(None, is_elsewhere).outline(purpose, &path);
+            outline.expect("valid but for what it does")
+        });
+        assert_eq!(here.inventory, there.inventory);
+        let image = |outline: &Compiled| {
+            let image = outline.image.as_ref()?;
+            Some((image.digest(), image.pages()))
+        };
+        assert_eq!(image(&here), image(&there));
+        assert_eq!(image(&here).is_some(), form == Form::ImageApart);
+        for outline in [here, there] {
+            let Code::Module(module) = &outline.code else {
+                panic!("a module");
+            };
+            let mut store = Store::new(module.engine(), ());
+            let instance = Instance::new(&mut store, module, &[]).expect("an instance");
+            let seven = instance.get_typed_func::<(), i32>(&mut store, "seven");
+            let done = seven.expect("of this type").call(&mut store, ());
+            done.expect_err("its functions trap");
+        }
     }
 }
 
@@ -205,7 +243,7 @@ fn main() {
         compiler,
         directory: tempfile::tempdir().expect("a directory"),
     };
-    let cases: [Case; 4] = [
+    let cases: [Case; 5] = [
         (
             "this_process_compiles_nothing",
             this_process_compiles_nothing,
@@ -217,6 +255,10 @@ fn main() {
         (
             "what_is_kept_is_the_same_and_is_taken_by_either",
             what_is_kept_is_the_same_and_is_taken_by_either,
+        ),
+        (
+            "an_outline_is_the_same_wherever_it_is_made",
+            an_outline_is_the_same_wherever_it_is_made,
         ),
         ("an_error_says_the_same", an_error_says_the_same),
     ];

@@ -3,8 +3,8 @@
 use crate::admission::{Admission, Scheduling};
 use crate::leases;
 use crate::overhead::{HostSteps, HostTime};
-use leasehold_cell::Lease;
 use leasehold_cell::profile::Profile;
+use leasehold_cell::{Lease, Outlines};
 use leasehold_lease::{Order, TenantSpec};
 
 /// The admission test of a lease file with one tenant.
@@ -29,7 +29,7 @@ impl SoleAdmission {
             ..tenant.clone()
         }];
         let fault = HostTime::of_fault(None, Some(&self.profile));
-        let steps = HostSteps::of(&tenants, fault, Some(&self.profile), None);
+        let steps = HostSteps::of(&tenants, fault, Some(&self.profile), &Outlines::default());
         let scheduling = Scheduling {
             // What a file without a `cell` table has.
             order: leases::order(Order::default()),

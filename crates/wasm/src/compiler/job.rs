@@ -9,11 +9,11 @@ use wasmparser::Parser;
 use wasmtime::Engine;
 
 use super::object::Object;
-use super::{EngineKind, ProgramError};
+use super::{EngineKind, Extent, ProgramError};
 use crate::artifact::Digest;
 use crate::code::Purpose;
 use crate::compile_threads;
-use crate::compiled::with_rewritten;
+use crate::compiled::{Rewritten, with_hollow, with_rewritten};
 use crate::entry::Content;
 use crate::limits::MAX_PROGRAM_BYTES;
 
@@ -60,13 +60,15 @@ fn compile(
     compile_threads::start().map_err(failed)?;
     narrow(Thread::Job).map_err(failed)?;
     let asked = request.bytes.first_chunk().zip(request.file);
-    let Some((&[purpose, kind], program)) = asked else {
+    let Some((&[extent, purpose, kind], program)) = asked else {
         return Err(failed("no program"));
     };
+    let extent = Extent::ALL.get(usize::from(extent));
+    let extent = extent.ok_or_else(|| failed("no extent"))?;
     let purpose = Purpose::from_byte(purpose).ok_or_else(|| failed("no purpose"))?;
     let engine = engine(EngineKind(kind)).map_err(failed)?;
     let program = read(program)?;
-    let content = with_rewritten(purpose, &program, |rewritten| {
+    let precompile = |rewritten: Rewritten<'_>| {
         let is_component = Parser::is_component(rewritten.binary);
         let code = match is_component {
             true => engine.precompile_component(rewritten.binary),
@@ -80,7 +82,11 @@ fn compile(
             rewritten.image.as_ref(),
         )
         .map_err(failed)
-    })?;
+    };
+    let content = match extent {
+        Extent::Whole => with_rewritten(purpose, &program, precompile),
+        Extent::Outline => with_hollow(purpose, &program, precompile),
+    }?;
     let object = Object::write(&content).map_err(failed)?;
     Ok((Digest::of(&program), object))
 }
