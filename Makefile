@@ -48,7 +48,7 @@ built-tests:
 built-engine: guests built-tests
 
 test-engine: built-engine
-	cargo test --release $(ENGINE)
+	@scripts/test-engine --release $(ENGINE)
 
 loom: setup ## model-check the places where two threads meet
 	RUSTFLAGS="--cfg loom" cargo test --release --package leasehold-crossing --lib --target-dir target/loom
