@@ -187,7 +187,7 @@ fn admission_counts_what_locks_save() {
     let text = String::from_utf8_lossy(&with.stdout);
     assert_eq!(with.status.code(), Some(0), "{text}");
     assert!(text.contains("eviction locks save 2MiB"), "{text}");
-    // The memory that was admitted is there, whoever starts the tenants.
+    // The memory that was admitted is there, with a control socket and without.
     let operated = ["up", "--quiet", "--socket", "control", "spel.toml"];
     for command in [&["up", "--quiet", "spel.toml"][..], &operated] {
         let up = output(&directory, command);

@@ -70,13 +70,13 @@ const STRIDE: usize = SLOT_BYTES + MEMORY_GUARD as usize;
 pub struct SlotPool {
     ranges: Arc<RangePool>,
     keep_resident: usize,
-    /// At least the bytes that cleaning left resident in slots that anyone may take, all together.
+    /// At least the bytes that cleaning left resident in slots that are free for any memory, all together.
     resident: Arc<AtomicUsize>,
     /// The same of slots that are kept warm.
     warm: Arc<WarmRoom>,
 }
 
-/// How many slots' worth of memory stays resident at the most, of slots that anyone may take. The slot cleaned last is taken
+/// How many slots' worth of memory stays resident at the most, of those that are free for any memory. The slot cleaned last is taken
 /// first, so that a handful of slots serve all tenants that follow one another. As much stays resident of slots that a
 /// keeper has warm, if it is the only one.
 const WARM_SLOTS: usize = 64;

@@ -1,6 +1,6 @@
 //! Pages of a file that are mapped as code: locked, so that none is ever read from a disk while tenants run.
 //!
-//! The kernel has a lock on the mappings of a process, and a cell whose tenant grows its memory waits for it. Whoever reads
+//! The kernel has a lock on the mappings of a process, and a cell whose tenant grows its memory waits for it. A thread that reads
 //! 15 MB of code into memory under it, or takes as much away, and is stopped by another program of the host meanwhile, stops
 //! the cell. So pages come one by one, by faults, which take another lock; they are locked a few at a time, and go a few at a
 //! time, before the mapping does.
@@ -82,7 +82,7 @@ fn steps(length: usize) -> impl Iterator<Item = Range<usize>> {
     starts.map(move |start| start..length.min(start + STEP))
 }
 
-/// Lets others run. Whoever comes back from there has a time slice before it, and is not stopped in the next step.
+/// Lets others run. A thread that comes back from there has a time slice before it, and is not stopped in the next step.
 fn make_way() {
     std::thread::yield_now();
 }
