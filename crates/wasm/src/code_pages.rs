@@ -89,7 +89,7 @@ fn make_way() {
 
 #[cfg(test)]
 mod tests {
-    use super::CodePages;
+    use super::{CodePages, PAGE};
     use crate::code::Code;
     use std::fs;
     use wasmtime::{Engine, Instance, Module, Store};
@@ -134,7 +134,8 @@ mod tests {
         assert!(length > 4 * super::STEP, "several steps");
         // SAFETY: it is mapped from that file.
         let pages = unsafe { CodePages::lock(&code, length) }.expect("locked");
-        assert_eq!(resident_kib(&code), length as u64 >> 10);
+        let pages_kib = length.next_multiple_of(PAGE) as u64 >> 10;
+        assert_eq!(resident_kib(&code), pages_kib);
         drop(pages);
         assert_eq!(resident_kib(&code), 0);
         let mut store = Store::new(&engine, ());
