@@ -6,6 +6,7 @@
 //! time, before the mapping does.
 
 use std::ops::Range;
+use std::time::{Duration, Instant};
 
 use rustix::mm::{Advice, MlockFlags, madvise, mlock_with};
 
@@ -14,6 +15,9 @@ use crate::image::PAGE;
 
 /// Bytes that are locked, or given back, under the kernel's lock at once: some ten microseconds.
 const STEP: usize = 64 * PAGE;
+
+/// How long steps follow each other before others run: less than the kernel's shortest time slice, 0.7 ms.
+const TURN: Duration = Duration::from_micros(500);
 
 /// The pages of code that is mapped from a file. When they are dropped, they are given back; a user of the code that is
 /// there still would find them again, more slowly.
@@ -37,13 +41,14 @@ impl CodePages {
             code: code.clone(),
             length,
         };
+        let mut turn = Turn::begin();
         for step in steps(length) {
+            turn.go_on();
             // SAFETY: locking changes nothing. The pages are unlocked when they are unmapped.
             unsafe {
                 let start = mapped.start.add(step.start).cast_mut().cast();
                 mlock_with(start, step.len(), MlockFlags::ONFAULT).ok()?;
             }
-            make_way();
         }
         for at in (0..length).step_by(PAGE) {
             // SAFETY: within the mapping, which is there and readable as long as the code.
@@ -61,7 +66,9 @@ impl CodePages {
 impl Drop for CodePages {
     fn drop(&mut self) {
         let start = self.code.range().start;
+        let mut turn = Turn::begin();
         for step in steps(self.length) {
+            turn.go_on();
             // SAFETY: the pages are as the file has them: the engine refuses code that it would have to relocate, and has made
             // them read-only. So they read the same when they are read from the file again.
             let given_back = unsafe {
@@ -72,7 +79,6 @@ impl Drop for CodePages {
             if given_back.is_err() {
                 return;
             }
-            make_way();
         }
     }
 }
@@ -82,9 +88,22 @@ fn steps(length: usize) -> impl Iterator<Item = Range<usize>> {
     starts.map(move |start| start..length.min(start + STEP))
 }
 
-/// Lets others run. A thread that comes back from there has a time slice before it, and is not stopped in the next step.
-fn make_way() {
-    std::thread::yield_now();
+/// A time slice of the kernel, of which a thread gives up the rest before the kernel would take it from the thread in a step.
+struct Turn(Instant);
+
+impl Turn {
+    /// How much of its time slice the thread has used already is not known.
+    fn begin() -> Self {
+        std::thread::yield_now();
+        Self(Instant::now())
+    }
+
+    /// Lets others run, unless they did just now.
+    fn go_on(&mut self) {
+        if self.0.elapsed() >= TURN {
+            *self = Self::begin();
+        }
+    }
 }
 
 #[cfg(test)]
