@@ -19,6 +19,7 @@ use crate::limiter::{Initial, Limiter};
 use crate::linkers::Prepared;
 use crate::local;
 use crate::memory::{self, DataSet, Joining};
+use crate::meter::Held;
 use crate::outline::Limits;
 use crate::program::{Code, Program};
 use crate::steps::caps::TRAP_MESSAGE;
@@ -186,6 +187,18 @@ impl ExecutionTemplate {
         let outline = self.program.outline();
         let page = memory::page_class(root_of(tenant)?);
         local::with(|local| local.begin((tenant, execution), &outline, &self.limits, page))
+    }
+
+    /// Charges `tenant`, as a holding of `execution`, for what it shares while no execution uses that: pages that its end
+    /// takes apart.
+    ///
+    /// # Errors
+    /// As [`charge`](Self::charge).
+    pub(crate) fn charge_area(&self, tenant: TenantId, execution: u64) -> Result<(), Errno> {
+        match self.program.outline().image_pages {
+            0 => Ok(()),
+            pages => local::with(|local| local.hold(tenant, execution, Held::PagedPage, pages)),
+        }
     }
 
     /// The least `memory.host` with which a tenant starts, KiB, and the bytes of it for calls.

@@ -185,7 +185,13 @@ impl Rehearsal {
             None => Held::MemoryPage,
         };
         let charged = start.surroundings.check_strings().and_then(|()| {
-            local::with(|local| local.begin((tenant, EXECUTION), outline, &limits, page))
+            local::with(|local| {
+                // What it shares is charged beside an execution.
+                if outline.is_handler && outline.image_pages > 0 {
+                    local.hold(tenant, EXECUTION, Held::PagedPage, outline.image_pages)?;
+                }
+                local.begin((tenant, EXECUTION), outline, &limits, page)
+            })
         });
         let built = charged.map_err(BuildError::from).and_then(|()| {
             // Of a program that answers requests, executions are built when there are some.
@@ -224,10 +230,7 @@ impl Rehearsal {
                 true => Entry::Handler,
                 false => Entry::Command,
             },
-            form: match start.lease.memory.paging {
-                Some(_) => Form::ImageApart,
-                None => Form::Whole,
-            },
+            form: Form::under(start.lease),
         };
         Ok(
             match self.programs.entry((start.program.to_owned(), purpose)) {

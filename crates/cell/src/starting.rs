@@ -150,10 +150,15 @@ impl Starting {
             }
             Step::Charge => {
                 let _step = begin(step!("cell", "start: charge"));
+                let serves = self.client.service.is_some();
+                if serves {
+                    self.template.charge_area(tenant, execution)?;
+                }
                 self.template.charge(tenant, execution)?;
-                if self.client.service.is_some() {
-                    // The lease pays for an execution, which is built when there is a request.
+                if serves {
+                    // The lease pays for an execution beside the area, which is built when there is a request.
                     local::with(|local| local.release_all(tenant, execution));
+                    self.template.charge_area(tenant, execution)?;
                 }
                 Step::Share(self.template.share(tenant)?)
             }

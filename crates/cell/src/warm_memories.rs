@@ -77,11 +77,6 @@ impl WarmMemories {
         self.held < self.most && local::with(|local| local.has_promised(self.tenant))
     }
 
-    /// The tenant ends, which pays for them.
-    pub(crate) fn end(&self) {
-        local::with(|local| local.holdings.remove(&self.holder));
-    }
-
     /// Whether the budget has refused anything that it would have paid for without them.
     pub(crate) fn stand_in_the_way(&mut self) -> bool {
         let refusals = local::with(|local| local.budget_refusals(self.tenant));

@@ -4,18 +4,19 @@
 
 mod common;
 
+use common::http::{Server, receive};
 use common::lease;
 use common::paged::{self, Held, PAGE, end, paged, until};
 use leasehold_cell::steps::StepUse;
 use leasehold_cell::{
-    Cell, Exit, Lease, Rehearsal, RehearsedStart, StartError, StartRequest, Surroundings,
+    Cell, Exit, Lease, Rehearsal, RehearsedStart, Serving, StartError, StartRequest, Surroundings,
     TenantHandle,
 };
 use leasehold_lease::SharedPages;
 use leasehold_pager::{Account, Counts, Technique};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Pages of the image, which begins behind the first 16 of the memory.
 const IMAGE: u32 = 256;
@@ -307,6 +308,36 @@ fn a_lock_that_does_not_fit_the_reservation_is_refused_before_the_program_runs()
         paging(1024, SharedPages::Lock),
     );
     assert_eq!(all.wait().expect("an end").exit, Exit::Code(0));
+}
+
+#[test]
+fn a_tenant_that_answers_requests_pays_for_what_it_shares_when_it_answers_none() {
+    let held = held(4096);
+    for sharing in [SharedPages::Conserve, SharedPages::Lock] {
+        let lease = paged::paging(2_000_000, 2048 * PAGE, 16 << 20, sharing);
+        let server = Server::start(&held.cell, "table.wasm", lease, Serving::default());
+        let charged = || {
+            let statement = server.tenant.statement().expect("it lives");
+            let row = statement
+                .rows
+                .into_iter()
+                .find(|row| row.name == "paged_page");
+            row.map_or(0, |row| row.count)
+        };
+        // 2 MiB that it begins with, and no instance.
+        assert!(charged() >= 512, "{sharing:?}: {}", charged());
+        let before = charged();
+        let mut client = server.send("/");
+        let answer = receive(&mut client).expect("a response");
+        assert_eq!(answer.text(), "0 of 262144 wrong\n");
+        drop(client);
+        let began = Instant::now();
+        while charged() != before {
+            assert!(began.elapsed() < Duration::from_secs(20), "{}", charged());
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        end(&server.tenant);
+    }
 }
 
 #[test]

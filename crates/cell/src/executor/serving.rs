@@ -196,9 +196,8 @@ impl Serving {
     /// Ends it: what waits fails.
     pub(super) fn close(self, executions: &mut Executions) {
         executions.maintenance.remove(&self.id);
-        if let Some(warm) = &self.warm {
-            warm.end();
-        }
+        // The tenant ends, which pays for what none of its executions holds.
+        local::with(|local| local.holdings.remove(&self.id));
         let woken = self.flag.whose().deferral().end();
         let now = monotonic_ns();
         woken
