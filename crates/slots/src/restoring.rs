@@ -11,6 +11,9 @@ use crate::address_range::{LOOK_PAGES, PAGE};
 use crate::contents::Contents;
 use crate::present::Presence;
 
+/// Runs of pages for which a step asks the system: each takes as long as some ten pages do in one run.
+const RUNS: usize = 16;
+
 /// A memory whose user has given it up, and that is to be as it was made.
 #[derive(Debug)]
 pub(crate) struct Restoring {
@@ -76,7 +79,7 @@ impl Restoring {
     }
 
     /// What to do with the first of the pages from `at` on, of which this was found: with at most `most` that have memory,
-    /// and others between them.
+    /// others between them, and at most 16 runs of pages that are read from the file or given back.
     pub(crate) fn plan(&self, at: usize, found: &[Presence], most: usize) -> Plan {
         let mut plan = Plan {
             actions: [Action::Leave; LOOK_PAGES],
@@ -84,25 +87,31 @@ impl Restoring {
             kept: self.kept,
         };
         let (shown, mut with_memory) = (self.shown(), 0);
+        let (mut runs, mut last) = (0, Action::Leave);
         for (&presence, action) in found.iter().zip(&mut plan.actions) {
             let has_memory = matches!(presence, Presence::Own | Presence::Swapped);
             if has_memory && with_memory == most {
                 break;
             }
-            with_memory += usize::from(has_memory);
-            *action = match presence {
+            let next = match presence {
                 Presence::Absent | Presence::Shown => Action::Leave,
                 // To overwrite it would be a fault that reads it.
                 Presence::Swapped => Action::Discard,
                 Presence::Own if plan.kept == 0 => Action::Discard,
-                Presence::Own => {
-                    plan.kept -= 1;
-                    match shown.contains(&(at + plan.pages * PAGE)) {
-                        true => Action::ReadBack,
-                        false => Action::Zero,
-                    }
-                }
+                Presence::Own => match shown.contains(&(at + plan.pages * PAGE)) {
+                    true => Action::ReadBack,
+                    false => Action::Zero,
+                },
             };
+            if next != last && matches!(next, Action::ReadBack | Action::Discard) {
+                if runs == RUNS {
+                    break;
+                }
+                runs += 1;
+            }
+            with_memory += usize::from(has_memory);
+            plan.kept -= usize::from(matches!(next, Action::ReadBack | Action::Zero));
+            (*action, last) = (next, next);
             plan.pages += 1;
         }
         plan
@@ -161,6 +170,18 @@ mod tests {
         restoring.done(&plan);
         let plan = restoring.plan(13 * PAGE, &[Own], 64);
         assert_eq!(plan.actions(), [Action::Discard]);
+    }
+
+    #[test]
+    fn a_step_asks_the_system_for_no_more_runs_of_pages_than_it_may() {
+        for scattered in [Swapped, Own] {
+            let found = [scattered, Absent].repeat(100);
+            let restoring = Restoring::new(0, restoring(0).contents().clone(), 0);
+            let plan = restoring.plan(0, &found, 64);
+            assert_eq!(plan.actions().len(), 2 * super::RUNS);
+        }
+        // One run is one, however long it is.
+        assert_eq!(restoring(0).plan(0, &[Swapped; 64], 64).actions().len(), 64);
     }
 
     #[test]
