@@ -1,14 +1,14 @@
 //! Which files are accepted as programs, and the one clear error for each other file.
 
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use leasehold_cell::engine_config::engine_config;
 use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::program::{Code, Program, ProgramError};
 use leasehold_cell::steps::{CEILING_NS, RowBounds};
-use leasehold_cell::{Cell, CellConfig, StartRequest, Surroundings};
+use leasehold_cell::{Capture, Cell, CellConfig, Output, StartRequest, Surroundings};
 use leasehold_lease::{ByteSize, Lease, Memory};
 use wasmtime::Engine;
 
@@ -43,6 +43,50 @@ fn a_command_module_is_loaded_and_counted() {
     assert_eq!((inventory.memories, inventory.memory_bytes), (1, 3 * 65536));
     assert_eq!((inventory.tables, inventory.table_elements), (1, 7));
     assert_eq!(inventory.data_bytes, 5);
+}
+
+#[test]
+fn what_a_program_starts_begins_although_that_program_computes() {
+    const TEXT: &[u8] = br#"(module
+        (import "leasehold_kernel" "task_start" (func $start (param i32 i32) (result i64)))
+        (import "wasi_snapshot_preview1" "args_sizes_get"
+          (func $args (param i32 i32) (result i32)))
+        (import "wasi_snapshot_preview1" "fd_write"
+          (func $write (param i32 i32 i32 i32) (result i32)))
+        (memory (export "memory") 1)
+        (data (i32.const 16) "task\00") (data (i32.const 32) "begun")
+        (data (i32.const 40) "\20\00\00\00\05\00\00\00")
+        (func (export "_start")
+          (drop (call $args (i32.const 0) (i32.const 4)))
+          (if (i32.load (i32.const 0))
+            (then (drop (call $write
+              (i32.const 1) (i32.const 40) (i32.const 1) (i32.const 8))))
+            (else
+              (if (i64.lt_s (call $start (i32.const 16) (i32.const 5)) (i64.const 0))
+                (then unreachable))
+              (loop $on (br $on))))))"#;
+    // Nothing else wants the processor: no end of a turn is due.
+    let cell = Cell::start(CellConfig::new(Profile::free())).expect("a cell");
+    let output = Capture::new(1 << 10);
+    let request = StartRequest {
+        program: cell.compile(TEXT).expect("valid"),
+        lease: Lease::default(),
+        surroundings: Surroundings {
+            stdout: Output::Capture(output.clone()),
+            ..Surroundings::default()
+        },
+    };
+    let tenant = cell.start_tenant(request).expect("starts");
+    let began = Instant::now();
+    while output.bytes() != b"begun" {
+        assert!(
+            began.elapsed() < Duration::from_secs(20),
+            "it has not begun"
+        );
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    tenant.kill();
+    tenant.wait().expect("ended");
 }
 
 #[test]

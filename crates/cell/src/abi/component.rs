@@ -23,8 +23,10 @@ mod bindings {
             "leasehold:kernel/channel.send": async,
             "leasehold:kernel/channel.receive": async,
             "leasehold:kernel/timer.wait": async,
+            "leasehold:kernel/task.start": async,
             "leasehold:kernel/task.wait": async,
             "leasehold:kernel/task.stop": async,
+            "leasehold:kernel/tenant.start": async,
             "leasehold:kernel/tenant.wait": async,
             "leasehold:kernel/tenant.end": async,
         },
@@ -66,7 +68,7 @@ fn link_lists_of_strings(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
                 Box::new(async move {
                     let started = match strings(&mut store, &arguments).await? {
                         Ok(arguments) => {
-                            task::Host::start(&mut Caller(store.data_mut()), arguments)
+                            task::Host::start(&mut Caller(store.data_mut()), arguments).await
                         }
                         Err(errno) => Err(errno.into()),
                     };
@@ -85,6 +87,7 @@ fn link_lists_of_strings(linker: &mut Linker<Guest>) -> wasmtime::Result<()> {
                     let started = match strings(&mut store, &arguments).await? {
                         Ok(arguments) => {
                             tenant::Host::start(&mut Caller(store.data_mut()), child, arguments)
+                                .await
                         }
                         Err(errno) => Err(errno.into()),
                     };
@@ -414,9 +417,10 @@ impl timer::Host for Caller<'_> {
 }
 
 impl task::Host for Caller<'_> {
-    fn start(&mut self, arguments: Vec<String>) -> Result<u32, Errno> {
+    async fn start(&mut self, arguments: Vec<String>) -> Result<u32, Errno> {
         mark(step!("leasehold:kernel/task", "start"));
-        Ok(spawn::task(self.0, arguments)?.0)
+        let asked = spawn::task(self.0, arguments);
+        Ok(spawn::begun(asked).await?.0)
     }
 
     async fn wait(&mut self, task: u32) -> Result<i32, Errno> {
@@ -442,9 +446,10 @@ impl tenant::Host for Caller<'_> {
         })
     }
 
-    fn start(&mut self, child: u32, arguments: Vec<String>) -> Result<(), Errno> {
+    async fn start(&mut self, child: u32, arguments: Vec<String>) -> Result<(), Errno> {
         mark(step!("leasehold:kernel/tenant", "start"));
-        Ok(spawn::tenant(self.0, selector(child), arguments)?)
+        let asked = spawn::tenant(self.0, selector(child), arguments);
+        Ok(spawn::begun(asked).await?)
     }
 
     fn grant(

@@ -386,17 +386,15 @@ fn link_timers(linker: &mut Linker<Guest>) -> Result<()> {
 }
 
 fn link_tasks(linker: &mut Linker<Guest>) -> Result<()> {
-    linker.func_wrap(
+    linker.func_wrap_async(
         MODULE,
         "task_start",
-        |mut caller: Call<'_>, strings: i32, length: i32| {
+        |mut caller: Call<'_>, (strings, length): (i32, i32)| {
             mark(step!(MODULE, "task_start"));
 
             let args = arguments(&mut caller, strings, length);
-            answer(
-                args.and_then(|args| spawn::task(caller.data(), args))
-                    .map(raw),
-            )
+            let asked = args.and_then(|args| spawn::task(caller.data(), args));
+            Box::new(async move { answer(spawn::begun(asked).await.map(raw)) })
         },
     )?;
     linker.func_wrap_async(MODULE, "task_wait", |caller: Call<'_>, (task,): (i32,)| {
@@ -433,15 +431,16 @@ fn link_tenants(linker: &mut Linker<Guest>) -> Result<()> {
             })
         },
     )?;
-    linker.func_wrap(
+    linker.func_wrap_async(
         MODULE,
         "tenant_start",
-        |mut caller: Call<'_>, child: i32, strings: i32, length: i32| {
+        |mut caller: Call<'_>, (child, strings, length): (i32, i32, i32)| {
             mark(step!(MODULE, "tenant_start"));
 
             let args = arguments(&mut caller, strings, length);
             let start = |args| spawn::tenant(caller.data(), selector(child), args);
-            answer(args.and_then(start).map(|()| 0))
+            let asked = args.and_then(start);
+            Box::new(async move { answer(spawn::begun(asked).await.map(|()| 0)) })
         },
     )?;
     linker.func_wrap(

@@ -99,6 +99,18 @@ pub(crate) fn tenant(guest: &Guest, child: Selector, args: Vec<String>) -> Resul
     })
 }
 
+/// What was started begins beside its caller, however long that computes: nothing else might make it yield to the executor,
+/// which has not set an end of its turn for want of others.
+///
+/// # Errors
+/// As `asked` says.
+pub(crate) async fn begun<T>(asked: Result<T, Errno>) -> Result<T, Errno> {
+    if asked.is_ok() {
+        let_executor_act().await;
+    }
+    asked
+}
+
 /// Leaves a request to the executor.
 fn ask(request: Request) {
     programs::with(|programs| programs.requests.push(request));
