@@ -298,6 +298,11 @@ impl Cell {
         self.held.as_ref()
     }
 
+    /// How long host steps may be for tenants that are admitted now.
+    pub fn row_bounds(&self) -> &Arc<RowBounds> {
+        &self.bounds
+    }
+
     /// The engine that compiles programs for this cell.
     pub fn engine(&self) -> &Engine {
         &self.engine

@@ -14,7 +14,7 @@ const LEAST: u64 = 4 << 30;
 ///
 /// # Errors
 /// When that is too little for a cell.
-pub(crate) fn raise() -> anyhow::Result<()> {
+pub fn raise() -> anyhow::Result<()> {
     let limit = getrlimit(Resource::Data);
     let raised = Rlimit {
         current: limit.maximum,

@@ -152,6 +152,7 @@ pub use compiler::Compiler;
 pub use confidence::QuantileBound;
 pub use config::{CellConfig, PLACES};
 pub use control_share::{ControlKind, ControlUse};
+pub use data_limit::raise as raise_data_limit;
 pub use disk_use::DiskUse;
 pub use dispatch::{BACKGROUND_SLICE, Processor, ProcessorState, claim, contract};
 pub use drift::{ClassCosts, CostClass, Price};

@@ -85,11 +85,6 @@ impl Hindrances {
         if let Err(message) = leases::check_size(start.leases, file) {
             all.add(None, Failure::Configuration(message));
         }
-        if let Some(held) = leases::held_memory(&file.tenants, file.memory)
-            && let Err(unheld) = held.check(start.host.spare)
-        {
-            all.add(None, (&unheld).into());
-        }
         let needs = Needs {
             tenants: &file.tenants,
             reached: &file.tenants,
@@ -121,7 +116,7 @@ impl Hindrances {
                 all.add(None, Failure::of_front(&error, start.leases));
             }
         }
-        // A start opens the files of tenants when it has given up the right to ignore permissions.
+        // A start opens the files of tenants, and makes the swap file, when it has given up the right to ignore permissions.
         let _obeys = match ObeysPermissions::begin() {
             Ok(obeys) => Some(obeys),
             Err(error) => {
@@ -129,6 +124,11 @@ impl Hindrances {
                 None
             }
         };
+        if let Some(held) = leases::held_memory(&file.tenants, file.memory)
+            && let Err(unheld) = held.check(start.host.spare)
+        {
+            all.add(None, (&unheld).into());
+        }
         for tenant in &file.tenants {
             let surroundings = surroundings(tenant, &Stores::default());
             let start = rehearsed(tenant, &surroundings);

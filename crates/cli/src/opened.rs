@@ -155,7 +155,7 @@ impl CellOptions {
         // It is confined by itself, and to less.
         let compiler = Compiler::start(self.confinement.mode()).map_err(confinement::failed)?;
         let compiler = Arc::new(compiler);
-        let rules = Rules {
+        let mut rules = Rules {
             leases: leases.to_owned(),
             profile,
             overhead,
@@ -169,6 +169,7 @@ impl CellOptions {
             control: control.clone(),
             ends: admitted.ends.reservation,
             reached: reached.to_vec(),
+            raised: None,
             outlines: Arc::new(Outlines::by(compiler.clone())),
         };
         config.compiler = Some(compiler);
@@ -190,6 +191,7 @@ impl CellOptions {
             )),
             false => error.into(),
         })?;
+        rules.raised = Some(cell.row_bounds().clone());
         let beside = start_beside(&cell)?;
         confinement::started()?;
         match cell.realtime() {

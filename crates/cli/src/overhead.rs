@@ -127,9 +127,23 @@ impl HostSteps {
         profile: Option<&Profile>,
         outlines: &Outlines,
     ) -> Self {
+        Self::raised_as(None, tenants, fault, profile, outlines)
+    }
+
+    /// The same, with rows that are raised as those of a cell are.
+    pub(crate) fn raised_as(
+        raised: Option<&RowBounds>,
+        tenants: &[TenantSpec],
+        fault: HostTime,
+        profile: Option<&Profile>,
+        outlines: &Outlines,
+    ) -> Self {
         let mut profile = profile.cloned().unwrap_or_else(Profile::free);
         profile.transfer = Some(transfer(fault.time().get()));
-        let bounds = RowBounds::calibrated(&profile);
+        let mut bounds = RowBounds::calibrated(&profile);
+        if let Some(raised) = raised {
+            bounds = bounds.raised_as(raised);
+        }
         let mut reaches: HashMap<(&Path, bool), Option<Reach>> = HashMap::new();
         let mut known = HashMap::new();
         let any = Reach::any();

@@ -14,6 +14,7 @@ use crate::stores::Stores;
 use crate::transit::{self, Transit};
 use leasehold_cell::memory::HeldMemory;
 use leasehold_cell::profile::Profile;
+use leasehold_cell::steps::RowBounds;
 use leasehold_cell::{Outlines, Rehearsal, StartError};
 use leasehold_lease::{
     Addresses, ByteSize, Families, KeyValue, LeaseFile, ListenAddress, Outgoing, RegularFile,
@@ -49,6 +50,8 @@ pub(crate) struct Rules {
     pub(crate) ends: Option<Contract>,
     /// The tenants whose places the process reaches since the start.
     pub(crate) reached: Vec<TenantSpec>,
+    /// How long the host steps of its cell may be by now.
+    pub(crate) raised: Option<Arc<RowBounds>>,
     /// What is known of programs that the node has not loaded.
     pub(crate) outlines: Arc<Outlines>,
 }
@@ -56,7 +59,9 @@ pub(crate) struct Rules {
 impl Rules {
     fn steps(&self, tenants: &[TenantSpec]) -> HostSteps {
         let fault = HostTime::of_fault(None, Some(&self.profile));
-        let steps = HostSteps::of(tenants, fault, Some(&self.profile), &self.outlines);
+        let profile = Some(&self.profile);
+        let raised = self.raised.as_deref();
+        let steps = HostSteps::raised_as(raised, tenants, fault, profile, &self.outlines);
         match self.backtraces {
             true => steps.with_backtraces(),
             false => steps,

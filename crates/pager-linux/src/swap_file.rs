@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use leasehold_pager::PAGE;
-use rustix::fs::{FallocateFlags, OFlags};
+use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, OFlags, accessat};
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use crate::memory::Staging;
 use crate::store::{Store, StoreFile, write_all};
@@ -72,7 +73,7 @@ impl SwapFile {
                 source,
             }
         };
-        Self::check(path)?;
+        Self::check(path, pages)?;
         pass(Call::MakeSwap).map_err(|errno| failed("create")(errno.into()))?;
         let file = File::options()
             .read(true)
@@ -98,20 +99,29 @@ impl SwapFile {
         Ok(SwapFile { file, pages })
     }
 
-    /// Checks what can be known before a swap file is made at `path`: its directory is [on a disk](Self::is_on_disk), and
-    /// nothing has its name. Makes nothing.
+    /// Checks what can be known before a swap file of `pages` pages is made at `path`: its directory is [on a
+    /// disk](Self::is_on_disk), nothing has its name, the thread may write there, and its files may be so long. Makes nothing.
     ///
     /// # Errors
     /// [`SwapFileError`], as [`create`](Self::create) says it.
-    pub fn check(path: &Path) -> Result<(), SwapFileError> {
-        Self::is_on_disk(path)?;
-        match std::fs::symlink_metadata(path) {
-            Ok(_) => Err(SwapFileError::System {
+    pub fn check(path: &Path, pages: u32) -> Result<(), SwapFileError> {
+        let failed = |doing| {
+            move |errno: Errno| SwapFileError::System {
                 path: path.into(),
-                doing: "create for direct input and output",
-                source: Errno::EXIST.into(),
-            }),
-            Err(_) => Ok(()),
+                doing,
+                source: errno.into(),
+            }
+        };
+        Self::is_on_disk(path)?;
+        let create = failed("create for direct input and output");
+        if std::fs::symlink_metadata(path).is_ok() {
+            return Err(create(Errno::EXIST));
+        }
+        let may = Access::WRITE_OK | Access::EXEC_OK;
+        accessat(CWD, directory(path), may, AtFlags::EACCESS).map_err(create)?;
+        match getrlimit(Resource::Fsize).current {
+            Some(most) if most < u64::from(pages) * PAGE => Err(failed("allocate")(Errno::FBIG)),
+            _ => Ok(()),
         }
     }
 
@@ -126,12 +136,8 @@ impl SwapFile {
             doing: "find out what its directory is on",
             source: source.into(),
         };
-        let directory = match path.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
         let found = pass(Call::MakeSwap)
-            .and_then(|()| rustix::fs::statfs(directory))
+            .and_then(|()| rustix::fs::statfs(directory(path)))
             .map_err(failed)?;
         let kind = found.f_type as u32;
         match IN_MEMORY.iter().find(|&&(known, _)| known == kind) {
@@ -150,6 +156,14 @@ const AT_ONCE: u32 = 1 << 10;
 /// Writes all of a file. Blocks that are only allocated are marked as written at their first write, under a lock of the
 /// file that every other transfer takes as well: a cell was seen to wait for it for more than a second, beside tenants
 /// that kept the disk busy.
+/// The directory of a file.
+fn directory(path: &Path) -> &Path {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    }
+}
+
 fn fill(file: &StoreFile, pages: u32) -> io::Result<()> {
     let zeros = Staging::new(AT_ONCE.min(pages.max(1)))?;
     let mut from = 0;

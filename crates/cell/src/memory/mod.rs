@@ -91,7 +91,8 @@ impl HeldMemory {
     /// [`Unheld`] says which part the host does not provide.
     pub fn check(&self, available: Option<u64>) -> Result<(), Unheld> {
         if let Some(swap) = &self.swap {
-            SwapFile::check(&swap.path).map_err(Unheld::Swap)?;
+            let pages = u32::try_from(swap.bytes.div_ceil(PAGE)).unwrap_or(u32::MAX);
+            SwapFile::check(&swap.path, pages).map_err(Unheld::Swap)?;
         }
         match available {
             Some(available) if self.bytes > available => Err(Unheld::Memory {

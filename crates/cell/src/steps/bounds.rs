@@ -30,6 +30,17 @@ impl RowBounds {
         }
     }
 
+    /// These, with rows that are raised where those of `other` are now.
+    #[must_use]
+    pub fn raised_as(self, other: &Self) -> Self {
+        for row in RowId::all() {
+            if let Some(ns) = other.raised(row) {
+                self.raise(row.counted_as(), ns);
+            }
+        }
+        self
+    }
+
     /// How long a step of a row may be for tenants that are admitted now, ns.
     pub fn ns(&self, row: RowId) -> u64 {
         self.calibrated_ns(row)
@@ -67,6 +78,20 @@ mod tests {
     use crate::profile::Profile;
     use crate::steps::{CEILING_NS, Reach, RowId};
     use leasehold_lease::Lease;
+
+    #[test]
+    fn bounds_are_raised_as_others_are() {
+        let profile = Profile::free();
+        let (cell, row) = (
+            RowBounds::calibrated(&profile),
+            RowId::find("engine", "instantiate"),
+        );
+        let row = row.expect("a row");
+        cell.raise(row, 125_000);
+        let raised = RowBounds::calibrated(&profile).raised_as(&cell);
+        assert_eq!(raised.raised(row), Some(125_000));
+        assert!(RowId::all().all(|row| raised.raised(row) == cell.raised(row)));
+    }
 
     #[test]
     fn rows_that_are_counted_as_another_are_raised_with_it() {
