@@ -2,7 +2,7 @@
 
 use crate::body::{Half, RequestBody, headers};
 use crate::calling::{Calling, unless_over};
-use crate::connect::{Target, is_of_tls};
+use crate::connect::Target;
 use crate::connection;
 use crate::datagrams;
 use crate::listening;
@@ -22,7 +22,6 @@ use leasehold_exchange::{
 };
 use leasehold_lease::{Destination, Protocol, decimal};
 use std::cell::{Cell, RefCell};
-use std::error::Error as _;
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -177,7 +176,7 @@ async fn send(
                 let response = timeout_at(limit(timeouts.first_byte), responding)
                     .await
                     .map_err(|_| CallError::ResponseTimeout)?
-                    .map_err(|error| response_error(&error))?;
+                    .map_err(|error| connection.error(&error))?;
                 (connection, response)
             }
         };
@@ -258,7 +257,7 @@ async fn reuse(
             Some(request) => Ok(Reused::Not(Some(request))),
             // Closed or reset, before a head came: a head that is no HTTP is an answer.
             None if is_repeatable && !failed.error().is_parse() => Ok(Reused::Not(None)),
-            None => Err(response_error(failed.error())),
+            None => Err(idle.error(failed.error())),
         },
     }
 }
@@ -398,20 +397,4 @@ async fn finish(
     }
     half.half.borrow_mut().finish(trailers);
     Ok(())
-}
-
-fn response_error(error: &hyper::Error) -> CallError {
-    let failed = error.source().and_then(|source| source.downcast_ref());
-    if failed.is_some_and(is_of_tls) {
-        return CallError::Tls;
-    }
-    if error.is_parse_too_large() {
-        CallError::HeadSize
-    } else if error.is_parse() {
-        CallError::Protocol
-    } else if error.is_user() {
-        CallError::Malformed
-    } else {
-        CallError::Terminated
-    }
 }

@@ -13,6 +13,8 @@ use leasehold_io_thread::{Metered, Sliced};
 use leasehold_lease::{Destination, DestinationHost};
 use rustls::ClientConfig;
 use rustls::pki_types::ServerName;
+use std::cell::Cell;
+use std::error::Error as _;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
@@ -108,11 +110,15 @@ impl Connecting {
             .handshake::<_, RequestBody>(TokioIo::new(stream))
             .await;
         let (sender, connection) = shaken.map_err(|_| CallError::Terminated)?;
+        let failure = Rc::new(Cell::new(None));
+        let failing = Rc::clone(&failure);
         let task = Metered::new(self.payer.clone(), async move {
-            let _ = connection.await;
+            if let Err(error) = connection.await {
+                failing.set(Some(response_error(&error)));
+            }
         });
         let task = tokio::task::spawn_local(task);
-        Ok(Connection::new(sender, task.abort_handle()))
+        Ok(Connection::new(sender, task.abort_handle(), failure))
     }
 }
 
@@ -126,9 +132,27 @@ pub(crate) fn unreached(error: &io::Error) -> CallError {
 }
 
 /// Whether the host has broken the rules of TLS.
-pub(crate) fn is_of_tls(error: &io::Error) -> bool {
+fn is_of_tls(error: &io::Error) -> bool {
     let inner = error.get_ref();
     inner.is_some_and(|inner| inner.is::<rustls::Error>())
+}
+
+/// What has gone wrong on a connection.
+pub(crate) fn response_error(error: &hyper::Error) -> CallError {
+    // A request that was not sent yet has the error of its connection behind its own.
+    let mut causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    if causes.any(|cause| cause.downcast_ref().is_some_and(is_of_tls)) {
+        return CallError::Tls;
+    }
+    if error.is_parse_too_large() {
+        CallError::HeadSize
+    } else if error.is_parse() {
+        CallError::Protocol
+    } else if error.is_user() {
+        CallError::Malformed
+    } else {
+        CallError::Terminated
+    }
 }
 
 fn tls_error(error: &io::Error) -> CallError {

@@ -1,10 +1,11 @@
 //! The idle connections of one tenant: few, and not for long.
 
 use crate::body::RequestBody;
-use crate::connect::Target;
+use crate::connect::{Target, response_error};
 use hyper::client::conn::http1::SendRequest;
-use leasehold_exchange::IDLE_CONNECTIONS;
-use std::cell::RefCell;
+use leasehold_exchange::{CallError, IDLE_CONNECTIONS};
+use std::cell::{Cell, RefCell};
+use std::rc::Rc;
 use std::time::Duration;
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
@@ -16,11 +17,29 @@ const IDLE: Duration = Duration::from_secs(10);
 pub(crate) struct Connection {
     pub(crate) sender: SendRequest<RequestBody>,
     task: AbortHandle,
+    /// What ended its task, if it has failed.
+    failure: Rc<Cell<Option<CallError>>>,
 }
 
 impl Connection {
-    pub(crate) const fn new(sender: SendRequest<RequestBody>, task: AbortHandle) -> Self {
-        Self { sender, task }
+    pub(crate) const fn new(
+        sender: SendRequest<RequestBody>,
+        task: AbortHandle,
+        failure: Rc<Cell<Option<CallError>>>,
+    ) -> Self {
+        Self {
+            sender,
+            task,
+            failure,
+        }
+    }
+
+    /// Why a request has failed: if the connection was gone before it was sent, for what ended that.
+    pub(crate) fn error(&self, error: &hyper::Error) -> CallError {
+        match self.failure.get() {
+            Some(failure) if error.is_canceled() => failure,
+            _ => response_error(error),
+        }
     }
 }
 
