@@ -862,7 +862,7 @@ fn a_program_that_permissions_keep_from_a_start_is_refused_as_that_refuses_it() 
     let directory = tempfile::tempdir().expect("a directory");
     let program = directory.path().join("program.wasm");
     std::fs::write(&program, r#"(module (func (export "_start")))"#).expect("written");
-    std::fs::set_permissions(&program, Permissions::from_mode(0)).expect("its own");
+    std::fs::set_permissions(&program, Permissions::from_mode(0o000)).expect("its own");
     let (start, error) = refused_start_of(&program, "", "reclaim = { budget = \"10ms\" }");
     let reason = start["refusals"][0]["reason"].as_str().expect("a reason");
     assert!(reason.contains("ermission denied"), "{reason}");

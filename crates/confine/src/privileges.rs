@@ -148,7 +148,8 @@ mod tests {
     fn permissions_hold_for_a_while_and_then_as_before() -> io::Result<()> {
         let file = tempfile::NamedTempFile::new()?;
         let open = || File::open(file.path()).map_err(|error| error.kind());
-        file.as_file().set_permissions(Permissions::from_mode(0))?;
+        file.as_file()
+            .set_permissions(Permissions::from_mode(0o000))?;
         let before = open().err();
         {
             let _obeys = ObeysPermissions::begin()?;

@@ -3,7 +3,6 @@
 
 use crate::artifact::{CodeCache, Key};
 use crate::code::Code;
-use crate::code_pages::CodePages;
 use crate::compile_threads;
 use crate::entry::{Content, Kept};
 use crate::inventory::Inventory;
@@ -27,7 +26,9 @@ pub fn own_module(
     }) = cache.and_then(|cache| cache.get(engine, &key))
     {
         // It is a few pages, in use until the engine goes.
-        pages.map(CodePages::leave);
+        if let Some(pages) = pages {
+            pages.leave();
+        }
         return Ok(module);
     }
     let module = compile_threads::alone(|| Module::new(engine, text))??;
