@@ -89,11 +89,15 @@ impl Restoring {
         let (shown, mut with_memory) = (self.shown(), 0);
         let (mut runs, mut last) = (0, Action::Leave);
         for (&presence, action) in found.iter().zip(&mut plan.actions) {
-            let has_memory = matches!(presence, Presence::Own | Presence::Swapped);
+            // Where no memory is kept, one call takes all up to the next page that was written to: what is shown is shown again.
+            let goes_on = plan.kept == 0 && last == Action::Discard;
+            let has_memory = matches!(presence, Presence::Own | Presence::Swapped)
+                || goes_on && presence == Presence::Shown;
             if has_memory && with_memory == most {
                 break;
             }
             let next = match presence {
+                Presence::Absent | Presence::Shown if goes_on => Action::Discard,
                 Presence::Absent | Presence::Shown => Action::Leave,
                 // To overwrite it would be a fault that reads it.
                 Presence::Swapped => Action::Discard,
@@ -174,14 +178,21 @@ mod tests {
 
     #[test]
     fn a_step_asks_the_system_for_no_more_runs_of_pages_than_it_may() {
-        for scattered in [Swapped, Own] {
-            let found = [scattered, Absent].repeat(100);
-            let restoring = Restoring::new(0, restoring(0).contents().clone(), 0);
-            let plan = restoring.plan(0, &found, 64);
-            assert_eq!(plan.actions().len(), 2 * super::RUNS);
-        }
+        let found = [Swapped, Absent].repeat(100);
+        let plan = restoring(1000).plan(10 * PAGE, &found, 64);
+        assert_eq!(plan.actions().len(), 2 * super::RUNS);
         // One run is one, however long it is.
-        assert_eq!(restoring(0).plan(0, &[Swapped; 64], 64).actions().len(), 64);
+        let plan = restoring(1000).plan(10 * PAGE, &[Swapped; 64], 64);
+        assert_eq!(plan.actions().len(), 64);
+    }
+
+    #[test]
+    fn pages_that_keep_no_memory_are_given_back_with_what_is_between_them() {
+        let found = [Absent, Shown, Own, Shown, Absent, Own, Shown, Own];
+        let plan = restoring(0).plan(10 * PAGE, &found, 4);
+        use Action::{Discard, Leave};
+        let expected = [Leave, Leave, Discard, Discard, Discard, Discard, Discard];
+        assert_eq!(plan.actions(), expected, "four pages that are there");
     }
 
     #[test]
