@@ -1,9 +1,9 @@
 //! What a program was built to, for an engine and a purpose: the tenants that run the same share it.
 //!
 //! A language engine has tens of megabytes of machine code and of initial memory. To map, read and resolve them takes
-//! ten milliseconds and more, and they are the same for every tenant. So a program that a tenant has is not built again
-//! for another one ([`InUse`]). What is shared cannot be written to: code is mapped for reading and executing, images are
-//! sealed files of which each memory has a private mapping.
+//! some milliseconds, and they are the same for every tenant. So a program that a tenant has is not built again
+//! for another one ([`InUse`]). What is shared cannot be written to: code is mapped for reading and executing, and of an image
+//! each memory has a private mapping.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -13,8 +13,8 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use leasehold_preempt::{Bodies, GuestProgram};
 use leasehold_wasm::artifact::Digest;
 use leasehold_wasm::code::{Code, Entry, Form, Purpose};
-use leasehold_wasm::code_pages::CodePages;
 use leasehold_wasm::compiled::Compiled;
+use leasehold_wasm::entry_pages::EntryPages;
 use leasehold_wasm::error::ProgramError;
 use leasehold_wasm::image::Image;
 use leasehold_wasm::inventory::Inventory;
@@ -36,7 +36,7 @@ pub(crate) struct Built {
     pub(crate) code: Code,
     /// The pages of that, given back when the last user has let it go.
     #[expect(dead_code, reason = "held to be dropped")]
-    pages: Option<CodePages>,
+    pages: Option<EntryPages>,
     /// Bytes of memory that the code takes, with what the engine knows of it.
     pub(crate) code_bytes: u64,
     pub(crate) form: Form,

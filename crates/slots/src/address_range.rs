@@ -169,7 +169,7 @@ impl AddressRange {
                 ProtFlags::READ | ProtFlags::WRITE,
                 MapFlags::PRIVATE | MapFlags::FIXED,
                 contents.file(),
-                0,
+                contents.start(),
             )
         }?;
         Ok(())
@@ -272,11 +272,11 @@ impl AddressRange {
         }
     }
 
-    /// Overwrites pages with those that a file has from byte `from` on: about 0.15 µs a page, and a system call.
+    /// Overwrites pages with what contents have from byte `from` on: about 0.15 µs a page, and a system call.
     ///
     /// # Errors
     ///
-    /// The system's; `UnexpectedEof` if the file has fewer. Then the pages hold anything.
+    /// The system's; `UnexpectedEof` if their file has fewer. Then the pages hold anything.
     ///
     /// # Safety
     ///
@@ -293,7 +293,7 @@ impl AddressRange {
         let to = unsafe {
             std::slice::from_raw_parts_mut(self.range(offset, bytes).cast::<u8>(), bytes)
         };
-        match pread(contents.file(), to, from as u64)? {
+        match pread(contents.file(), to, contents.start() + from as u64)? {
             read if read == bytes => Ok(()),
             _ => Err(io::ErrorKind::UnexpectedEof.into()),
         }

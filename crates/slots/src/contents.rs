@@ -18,6 +18,9 @@ use crate::address_range::PAGE;
 #[derive(Clone, Debug)]
 pub struct Contents {
     file: Arc<File>,
+    /// Byte of the file at which they begin.
+    start: u64,
+    /// Where they are in a memory.
     bytes: Range<usize>,
 }
 
@@ -34,19 +37,37 @@ impl Contents {
     /// `InvalidInput` if the file is not sealed against changes, is shorter, or there are no pages; the
     /// system's if it is no file in memory.
     pub fn new(file: Arc<File>, first: usize, pages: usize) -> io::Result<Contents> {
-        let sealed = fcntl_get_seals(&*file)?.contains(SEALS);
-        let length = pages.checked_mul(PAGE);
-        let start = first.checked_mul(PAGE);
-        let end = length
-            .zip(start)
-            .and_then(|(length, start)| start.checked_add(length));
+        if !fcntl_get_seals(&*file)?.contains(SEALS) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        // SAFETY: sealed.
+        unsafe { Self::of_constant(file, 0, first, pages) }
+    }
+
+    /// Shows `pages` pages of a file, from its byte `start` on, from page `first` of a memory on. A page that is not
+    /// in memory is read when a program looks at it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` if the file is shorter, `start` is within a page, or there are no pages; the system's.
+    ///
+    /// # Safety
+    ///
+    /// Nothing changes these pages of the file, or shortens it, as long as it is open here.
+    pub unsafe fn of_constant(
+        file: Arc<File>,
+        start: u64,
+        first: usize,
+        pages: usize,
+    ) -> io::Result<Contents> {
+        let length = pages.checked_mul(PAGE).filter(|&length| length > 0);
+        let place = length.zip(first.checked_mul(PAGE));
+        let place = place.and_then(|(length, at)| Some(at..at.checked_add(length)?));
+        let end = length.and_then(|length| start.checked_add(length as u64));
         let has = file.metadata()?.len();
-        let fits = length.is_some_and(|length| length > 0 && length as u64 <= has);
-        match (start, end) {
-            (Some(start), Some(end)) if sealed && fits => Ok(Contents {
-                file,
-                bytes: start..end,
-            }),
+        let fits = start.is_multiple_of(PAGE as u64) && end.is_some_and(|end| end <= has);
+        match place {
+            Some(bytes) if fits => Ok(Contents { file, start, bytes }),
             _ => Err(io::ErrorKind::InvalidInput.into()),
         }
     }
@@ -59,10 +80,17 @@ impl Contents {
 
     /// Whether both show the same pages of the same file in the same place.
     pub(crate) fn is(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.file, &other.file) && self.bytes == other.bytes
+        Arc::ptr_eq(&self.file, &other.file)
+            && self.start == other.start
+            && self.bytes == other.bytes
     }
 
     pub(crate) fn file(&self) -> BorrowedFd<'_> {
         self.file.as_fd()
+    }
+
+    /// The byte of the file at which they begin.
+    pub(crate) fn start(&self) -> u64 {
+        self.start
     }
 }

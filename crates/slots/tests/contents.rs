@@ -31,8 +31,18 @@ fn file(pages: usize, mark: u8, seals: SealFlags) -> Arc<File> {
     Arc::new(file)
 }
 
+/// Contents whose first page holds `mark`. Some begin within their file.
 fn contents(first: usize, pages: usize, mark: u8) -> Contents {
-    Contents::new(file(pages, mark, SEALS), first, pages).expect("sealed")
+    let before = usize::from(mark % 3);
+    let file = file(before + pages, mark.wrapping_sub(before as u8), SEALS);
+    match before {
+        0 => Contents::new(file, first, pages).expect("sealed"),
+        // SAFETY: sealed.
+        _ => unsafe {
+            let contents = Contents::of_constant(file, (before * PAGE) as u64, first, pages);
+            contents.expect("it has them")
+        },
+    }
 }
 
 fn wanted(pages: usize) -> Wanted {
@@ -269,6 +279,13 @@ fn what_could_change_or_end_before_its_pages_is_no_contents() {
     for pages in [0, 3, usize::MAX / PAGE + 1] {
         let file = file(2, 0, SEALS);
         assert_eq!(refused(file, pages), io::ErrorKind::InvalidInput);
+    }
+    for start in [1, PAGE as u64 - 1, 2 * PAGE as u64, u64::MAX - 4095] {
+        let file = file(3, 0, SEALS);
+        // SAFETY: sealed.
+        let refused = unsafe { Contents::of_constant(file, start, 0, 2) };
+        let refused = refused.expect_err("refused").kind();
+        assert_eq!(refused, io::ErrorKind::InvalidInput, "{start}");
     }
     let larger = contents(1, 2, 0);
     let pool = SlotPool::new(1, 0).expect("addresses");

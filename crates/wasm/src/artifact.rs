@@ -21,8 +21,9 @@
 //! to the entry is behind it. The pages are locked, since a guest that waits for its code to come
 //! from the disk holds the processor meanwhile, and no reservation counts that. Where locked memory
 //! is limited, which is for the memory of tenants then, and where a file cannot be executed, the code
-//! is copied. An image is always copied, to a file in memory that is sealed: instances are shown its pages, which
-//! nobody may change then. Finding it in the program again took ten times as long.
+//! is copied. The image of a [handler](crate::code::Form::ImageShown) is mapped and locked with the code, and instances are
+//! shown the pages of the entry itself. Every other one is copied, to a file in memory that is sealed. Finding an image in the
+//! program again took ten times as long as that.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -50,7 +51,7 @@ const MAX_ENTRIES: usize = 128;
 const MAX_ENTRY_BYTES: u64 = 2 << 30;
 
 /// Ends every entry.
-const MAGIC: &[u8; 16] = b"leasehold code 4";
+const MAGIC: &[u8; 16] = b"leasehold code 5";
 
 const TAG_BYTES: usize = 32;
 
@@ -118,27 +119,32 @@ impl Digest {
     }
 }
 
-/// Name of an entry.
-pub(crate) struct Key(String);
+/// What an entry is kept under.
+pub(crate) struct Key {
+    name: String,
+    /// The form that the program of the entry has.
+    form: Form,
+}
 
 impl Key {
     /// The key of a program in one of its forms, given as the file's bytes, for `engine`.
     pub(crate) fn new(engine: &Engine, program: &Digest, form: Form) -> Key {
-        let form: &[u8] = match form {
+        let word: &[u8] = match form {
             Form::Whole => b"whole",
             Form::Paged => b"paged",
             Form::ImageApart => b"apart",
             Form::ImageShown => b"shown",
         };
-        Key::of(engine, form, program)
+        Key::of(engine, form, word, program)
     }
 
     /// The key of a module of the host's own, which is never that of a program with the same text.
     pub(crate) fn of_own(engine: &Engine, text: &str) -> Key {
-        Key::of(engine, b"own", &Digest::of(text.as_bytes()))
+        let digest = Digest::of(text.as_bytes());
+        Key::of(engine, Form::Whole, b"own", &digest)
     }
 
-    fn of(engine: &Engine, form: &[u8], program: &Digest) -> Key {
+    fn of(engine: &Engine, form: Form, word: &[u8], program: &Digest) -> Key {
         /// Feeds what the engine says about itself into the digest.
         struct Feed(blake3::Hasher);
         impl Hasher for Feed {
@@ -154,13 +160,14 @@ impl Key {
         engine.precompile_compatibility_hash().hash(&mut feed);
         feed.0.update(env!("CARGO_PKG_VERSION").as_bytes());
         feed.0.update(&CONFIG_VERSION.to_le_bytes());
-        feed.0.update(form);
+        feed.0.update(word);
         feed.0.update(program.0.as_bytes());
-        Key(feed.0.finalize().to_hex().to_string())
+        let name = feed.0.finalize().to_hex().to_string();
+        Key { name, form }
     }
 
     fn as_name(&self) -> &OsStr {
-        self.0.as_ref()
+        self.name.as_ref()
     }
 }
 
@@ -197,14 +204,14 @@ impl CodeCache {
         };
         let Some(entry) = self.checked(key, &file, length) else {
             tracing::warn!(
-                entry = key.0,
+                entry = key.name,
                 "a compiled program is damaged, or was stored with another state directory, and is not used"
             );
             return None;
         };
         // SAFETY: `put` wrote these bytes under this name, which the engine had serialised: the tag holds, and no other
         // user can read the secret or write the file. This user's processes replace entries and never change one.
-        unsafe { entry.restore(engine, &file) }
+        unsafe { entry.restore(engine, &file, key.form) }
     }
 
     /// What an entry says of itself, if it was stored under this name by a process that had the secret.
@@ -217,7 +224,7 @@ impl CodeCache {
         if magic != MAGIC {
             return None;
         }
-        let asked = format!("tag of {}", key.0);
+        let asked = format!("tag of {}", key.name);
         let stamp = || Stamp::of(&file.metadata().ok()?);
         let before = self
             .known
@@ -318,7 +325,7 @@ impl CodeCache {
     fn hasher(&self, key: &Key) -> blake3::Hasher {
         // Every name has the same length, so that no part of it can pass for content.
         let mut hasher = blake3::Hasher::new_keyed(&self.secret);
-        hasher.update(key.0.as_bytes());
+        hasher.update(key.name.as_bytes());
         hasher
     }
 

@@ -11,10 +11,10 @@ use crate::artifact::Digest;
 use crate::atomics::wait_for_none;
 use crate::bulk_instructions::chunk_bulk_operations;
 use crate::code::{Code, Entry, Form, HANDLER, Purpose, RUN, check_entry_type};
-use crate::code_pages::CodePages;
 use crate::compile_threads;
 use crate::composed::bound_strings;
 use crate::data_segments::merge_data_segments;
+use crate::entry_pages::EntryPages;
 use crate::error::ProgramError;
 use crate::exceptions::catch_in_every_frame;
 use crate::hollow::hollow;
@@ -64,7 +64,7 @@ pub struct Compiled {
     /// Its code.
     pub code: Code,
     /// The pages of that, if it is mapped from a file: they are dropped when nothing executes it any more.
-    pub pages: Option<CodePages>,
+    pub pages: Option<EntryPages>,
     /// Bytes of memory that this takes, wherever it comes from.
     pub code_bytes: u64,
     /// The form in which it was compiled.

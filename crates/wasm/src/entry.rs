@@ -1,7 +1,7 @@
 //! A compiled program in a file: its code, then the pages of its image, then what is known of both.
 //!
 //! The [cache](crate::artifact) keeps programs so, and a [process that compiles](crate::compiler) returns them so. The code
-//! is first, since it is mapped, and a mapping begins with a page.
+//! is first, since it is mapped, and a mapping begins with a page; so do the pages of the image.
 
 use std::fs::File;
 use std::os::fd::AsRawFd;
@@ -9,10 +9,10 @@ use std::os::unix::fs::FileExt;
 
 use wasmtime::{Engine, Module, component::Component};
 
-use crate::code::Code;
-use crate::code_pages::CodePages;
+use crate::code::{Code, Form};
 use crate::compiled::Compiled;
-use crate::image::{Image, ImageFacts};
+use crate::entry_pages::EntryPages;
+use crate::image::{Image, ImageFacts, PAGE};
 use crate::inventory::Inventory;
 
 /// Behind the code and the image: whether it is a component, the inventory, and what the image is, of no page if there is
@@ -32,16 +32,18 @@ impl Content {
     /// # Errors
     /// When the image cannot be read.
     pub(crate) fn new(
-        code: Vec<u8>,
+        mut code: Vec<u8>,
         is_component: bool,
         inventory: &Inventory,
         image: Option<&Image>,
     ) -> anyhow::Result<Self> {
         let (mut pages, mut shown) = (Vec::new(), [0; ImageFacts::BYTES]);
         if let Some(image) = image {
+            code.resize(code.len().next_multiple_of(PAGE), 0);
             shown = image.facts().to_bytes();
             pages = vec![0; usize::try_from(image.facts().length())?];
-            image.shared_file().read_exact_at(&mut pages, 0)?;
+            let (file, start) = image.place();
+            file.read_exact_at(&mut pages, start)?;
         }
         let facts = [&[u8::from(is_component)][..], &inventory.to_bytes(), &shown].concat();
         Ok(Self { code, pages, facts })
@@ -74,8 +76,8 @@ impl Content {
 /// What is kept of a program.
 pub(crate) struct Kept {
     pub(crate) code: Code,
-    /// The pages of it, if it is mapped.
-    pub(crate) pages: Option<CodePages>,
+    /// The pages of the file, if it is mapped.
+    pub(crate) pages: Option<EntryPages>,
     /// Its bytes, without what else is mapped with it.
     pub(crate) code_bytes: u64,
     pub(crate) inventory: Inventory,
@@ -105,19 +107,29 @@ impl Entry {
         })
     }
 
-    /// The program; `None` if this process cannot have it.
+    /// The program in this form; `None` if this process cannot have it.
     ///
     /// # Safety
     /// The engine serialised the code in `file`, and nothing changes that.
-    pub(crate) unsafe fn restore(self, engine: &Engine, file: &File) -> Option<Kept> {
+    pub(crate) unsafe fn restore(self, engine: &Engine, file: &File, form: Form) -> Option<Kept> {
+        let shown = self.image.filter(|_| form == Form::ImageShown);
         // SAFETY: as this function's.
         let (code, pages) = unsafe {
-            self.mapped(engine, file)
+            self.mapped(engine, file, shown)
                 .or_else(|| self.copied(engine, file))
         }?;
-        let image = match self.image {
-            Some(facts) => Some(Image::restored(facts, file, self.code_bytes).ok()?),
-            None => None,
+        let image = match (shown, &pages) {
+            // Of an entry whose pages are locked: a program that looks at one never waits for a disk.
+            (Some(facts), Some(_)) => {
+                let file = file.try_clone().ok()?;
+                // SAFETY: as this function's.
+                unsafe { Image::within(facts, file, self.code_bytes) }.ok()
+            }
+            _ => None,
+        };
+        let image = match (image, self.image) {
+            (None, Some(facts)) => Some(Image::restored(facts, file, self.code_bytes).ok()?),
+            (image, _) => image,
         };
         Some(Kept {
             code,
@@ -128,11 +140,17 @@ impl Entry {
         })
     }
 
-    /// The code as pages of the entry itself, locked; `None` if this process cannot have it so.
+    /// The code as pages of the entry itself, locked, and with it those of the image that is `shown`; `None` if this process
+    /// cannot have it so.
     ///
     /// # Safety
     /// As [`restore`](Self::restore).
-    unsafe fn mapped(&self, engine: &Engine, file: &File) -> Option<(Code, Option<CodePages>)> {
+    unsafe fn mapped(
+        &self,
+        engine: &Engine,
+        file: &File,
+        shown: Option<ImageFacts>,
+    ) -> Option<(Code, Option<EntryPages>)> {
         // A limit is for the memory of tenants.
         if !leasehold_confine::locks_without_limit() {
             return None;
@@ -149,8 +167,9 @@ impl Entry {
             }
         };
         let code = code.ok()?;
+        let length = self.code_bytes + shown.map_or(0, ImageFacts::length);
         // SAFETY: it was mapped from the file, which as this function's nothing changes.
-        let pages = unsafe { CodePages::lock(&code, self.code_bytes as usize)? };
+        let pages = unsafe { EntryPages::lock(&code, length as usize)? };
         Some((code, Some(pages)))
     }
 
@@ -158,7 +177,7 @@ impl Entry {
     ///
     /// # Safety
     /// As [`restore`](Self::restore).
-    unsafe fn copied(&self, engine: &Engine, file: &File) -> Option<(Code, Option<CodePages>)> {
+    unsafe fn copied(&self, engine: &Engine, file: &File) -> Option<(Code, Option<EntryPages>)> {
         let mut code = vec![0; usize::try_from(self.code_bytes).ok()?];
         file.read_exact_at(&mut code, 0).ok()?;
         // SAFETY: as this function's.

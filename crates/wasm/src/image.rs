@@ -18,7 +18,7 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
-use rustix::fs::{MemfdFlags, SealFlags};
+use rustix::fs::{MemfdFlags, OFlags, SealFlags};
 use wasm_encoder::RawSection;
 use wasmparser::{BinaryReaderError, Parser, Payload};
 
@@ -66,7 +66,10 @@ pub struct Image(Arc<Contents>);
 #[derive(Debug)]
 struct Contents {
     facts: ImageFacts,
+    /// Nothing changes its pages there, or shortens it.
     file: Arc<File>,
+    /// The byte of it at which they begin.
+    start: u64,
 }
 
 /// What is known of an image apart from its pages.
@@ -142,17 +145,21 @@ impl Image {
         self.0.facts.digest
     }
 
-    /// Returns the pages, as a file that is never written to.
+    /// A file of nothing but its pages, which is never written to.
     ///
     /// # Errors
-    /// The system's, when there are too many descriptors.
+    /// The system's, when there are too many descriptors; `Unsupported` if it is [within](Self::place) another file.
     pub fn file(&self) -> io::Result<File> {
-        self.0.file.try_clone()
+        match self.0.start {
+            0 => self.0.file.try_clone(),
+            _ => Err(io::ErrorKind::Unsupported.into()),
+        }
     }
 
-    /// The same file, shared: no other descriptor is needed.
-    pub fn shared_file(&self) -> Arc<File> {
-        self.0.file.clone()
+    /// The file that has its pages, shared, so that no other descriptor is needed, and the byte of it at which they begin.
+    /// Nothing changes them there, and the file does not become shorter.
+    pub fn place(&self) -> (Arc<File>, u64) {
+        (self.0.file.clone(), self.0.start)
     }
 
     /// One of its pages; `None` behind the last one.
@@ -164,7 +171,7 @@ impl Image {
             return Ok(None);
         }
         let mut bytes = [0; PAGE];
-        let from = u64::from(page) * PAGE as u64;
+        let from = self.0.start + u64::from(page) * PAGE as u64;
         self.0.file.read_exact_at(&mut bytes, from)?;
         Ok(Some(bytes))
     }
@@ -199,12 +206,31 @@ impl Image {
             pages: pages as u32,
             digest: digest.finalize().into(),
         };
-        Ok(Image(Arc::new(Contents { facts, file })))
+        Ok(Image(Arc::new(Contents {
+            facts,
+            file,
+            start: 0,
+        })))
     }
 
     /// What is known of it apart from its pages.
     pub(crate) fn facts(&self) -> ImageFacts {
         self.0.facts
+    }
+
+    /// An image of which `facts` are known, whose pages are those of a file from its byte `start` on. To look at them does not
+    /// change when the file was last read, for which a file system may have to wait.
+    ///
+    /// # Errors
+    /// The system's, if this is not its user's file.
+    ///
+    /// # Safety
+    /// Nothing changes the file.
+    pub(crate) unsafe fn within(facts: ImageFacts, file: File, start: u64) -> io::Result<Image> {
+        let flags = rustix::fs::fcntl_getfl(&file)?;
+        rustix::fs::fcntl_setfl(&file, flags | OFlags::NOATIME)?;
+        let file = Arc::new(file);
+        Ok(Image(Arc::new(Contents { facts, file, start })))
     }
 
     /// An image of which `facts` are known, with its pages copied from a file, where they begin at byte `from`.
@@ -224,7 +250,11 @@ impl Image {
             }
             Ok(())
         })?;
-        Ok(Image(Arc::new(Contents { facts, file })))
+        Ok(Image(Arc::new(Contents {
+            facts,
+            file,
+            start: 0,
+        })))
     }
 }
 

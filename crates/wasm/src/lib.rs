@@ -35,14 +35,13 @@
 //! | what a program is loaded with | [`toolchain`] |
 //! | a process for each program that is compiled; its work; what it returns | [`compiler`]; `job`; `object` |
 //! | compiled programs on disk, each in a file, and what is known of files | [`artifact`], `entry`, `known_files`, [`stamp`] |
-//! | the pages of such a file as code of this process | [`code_pages`] |
+//! | the pages of such a file as code of this process | [`entry_pages`] |
 //! | the threads that compile; modules of the host's own | [`compile_threads`]; [`own_module`] |
 
 pub mod artifact;
 mod atomics;
 pub mod bulk_instructions;
 pub mod code;
-pub mod code_pages;
 pub mod compile_threads;
 pub mod compiled;
 pub mod compiler;
@@ -50,6 +49,7 @@ mod composed;
 mod core_modules;
 pub mod data_segments;
 mod entry;
+pub mod entry_pages;
 pub mod error;
 pub mod exceptions;
 pub mod features;

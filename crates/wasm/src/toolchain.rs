@@ -77,7 +77,11 @@ impl<'a> Toolchain<'a> {
             return Compiled::outline(purpose, self.engine, &read(path)?);
         };
         let object = compiler.compile(Extent::Outline, purpose, engine, path)?;
-        self.restored(purpose, object.restore(self.engine)?, object.digest())
+        self.restored(
+            purpose,
+            object.restore(self.engine, purpose.form)?,
+            object.digest(),
+        )
     }
 
     /// The program in a file, if it was compiled before.
@@ -97,7 +101,7 @@ impl<'a> Toolchain<'a> {
     fn make(&self, purpose: Purpose, path: &Path) -> Result<Made, ProgramError> {
         if let Some((compiler, engine)) = self.compiler {
             let object = compiler.compile(Extent::Whole, purpose, engine, path)?;
-            let kept = object.restore(self.engine)?;
+            let kept = object.restore(self.engine, purpose.form)?;
             return Ok(Made {
                 program: self.restored(purpose, kept, object.digest())?,
                 digest: object.digest(),

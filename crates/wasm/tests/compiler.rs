@@ -11,7 +11,9 @@ use leasehold_wasm::compiled::Compiled;
 use leasehold_wasm::compiler::{Compiler, EngineKind};
 use leasehold_wasm::error::ProgramError;
 use leasehold_wasm::features::FEATURES;
+use leasehold_wasm::image::{Image, PAGE};
 use leasehold_wasm::toolchain::Toolchain;
+use rustix::fs::OFlags;
 use wasmtime::{Config, Engine, Instance, Store};
 
 const KIND: EngineKind = EngineKind(7);
@@ -106,6 +108,37 @@ fn a_program_is_the_same_wherever_it_is_compiled(bench: &Bench) {
             form == Form::ImageApart || form == Form::ImageShown
         );
         assert_eq!((seven(&here), seven(&there)), (7, 7));
+    }
+}
+
+fn a_shown_image_is_the_pages_of_its_entry_where_these_are_locked(bench: &Bench) {
+    let path = bench.file(program());
+    let cache = bench.cache("images");
+    let pages = |image: &Image| {
+        let page = |page| image.page(page).expect("read");
+        (0..image.pages()).map(page).collect::<Vec<_>>()
+    };
+    for form in [Form::ImageApart, Form::ImageShown] {
+        let purpose = Purpose {
+            entry: Entry::Exports,
+            form,
+        };
+        // The first one is compiled, and the second one is the cache's.
+        let [made, kept] = [(), ()].map(|()| {
+            let loaded = bench.load(purpose, &path, Some(&cache), false);
+            loaded.expect("valid").image.expect("one")
+        });
+        assert_eq!(pages(&made), pages(&kept));
+        let is_apart = kept.file().is_ok();
+        let may_be_shown = leasehold_confine::locks_without_limit() && form == Form::ImageShown;
+        assert_eq!(is_apart, !may_be_shown);
+        let (file, start) = kept.place();
+        assert_eq!(is_apart, start == 0);
+        assert!(start.is_multiple_of(PAGE as u64));
+        if !is_apart {
+            let flags = rustix::fs::fcntl_getfl(&*file).expect("known");
+            assert!(flags.contains(OFlags::NOATIME), "no read writes to a disk");
+        }
     }
 }
 
@@ -243,7 +276,7 @@ fn main() {
         compiler,
         directory: tempfile::tempdir().expect("a directory"),
     };
-    let cases: [Case; 5] = [
+    let cases: [Case; 6] = [
         (
             "this_process_compiles_nothing",
             this_process_compiles_nothing,
@@ -255,6 +288,10 @@ fn main() {
         (
             "what_is_kept_is_the_same_and_is_taken_by_either",
             what_is_kept_is_the_same_and_is_taken_by_either,
+        ),
+        (
+            "a_shown_image_is_the_pages_of_its_entry_where_these_are_locked",
+            a_shown_image_is_the_pages_of_its_entry_where_these_are_locked,
         ),
         (
             "an_outline_is_the_same_wherever_it_is_made",

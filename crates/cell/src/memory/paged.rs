@@ -77,7 +77,9 @@ unsafe impl MemoryCreator for Memories {
 /// The contents of a memory that does not page.
 fn shown(image: &Image) -> Result<Contents, String> {
     let (first, pages) = (image.first() as usize, image.pages() as usize);
-    let contents = Contents::new(image.shared_file(), first, pages);
+    let (file, start) = image.place();
+    // SAFETY: nothing changes the pages of an image.
+    let contents = unsafe { Contents::of_constant(file, start, first, pages) };
     contents.map_err(|error| format!("the initial memory of the program: {error}"))
 }
 

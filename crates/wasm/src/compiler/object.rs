@@ -8,6 +8,7 @@ use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, fcntl_get_seals, memfd_
 use wasmtime::Engine;
 
 use crate::artifact::Digest;
+use crate::code::Form;
 use crate::entry::{Content, Entry, FACTS_BYTES, Kept};
 use crate::error::ProgramError;
 
@@ -63,11 +64,11 @@ impl Object {
         self.digest
     }
 
-    /// The program.
+    /// The program, which was compiled in this form.
     ///
     /// # Errors
     /// When it was compiled for another engine.
-    pub(crate) fn restore(&self, engine: &Engine) -> Result<Kept, ProgramError> {
+    pub(crate) fn restore(&self, engine: &Engine, form: Form) -> Result<Kept, ProgramError> {
         let mut facts = [0; FACTS_BYTES];
         let before = self.length.checked_sub(FACTS_BYTES as u64);
         let entry = before.and_then(|before| {
@@ -75,7 +76,7 @@ impl Object {
             Entry::parse(&facts, before)
         });
         // SAFETY: a process that is a copy of this one has serialised it, and the file is sealed.
-        let kept = entry.and_then(|entry| unsafe { entry.restore(engine, &self.file) });
+        let kept = entry.and_then(|entry| unsafe { entry.restore(engine, &self.file, form) });
         kept.ok_or_else(unusable)
     }
 

@@ -1,4 +1,5 @@
-//! Pages of a file that are mapped as code: locked, so that none is ever read from a disk while tenants run.
+//! Pages of an [entry](crate::entry) that is mapped as code: locked, so that none is ever read from a disk while tenants run.
+//! Those of an image behind the code are mapped with it, and stay in memory for the instances that are shown them.
 //!
 //! The kernel has a lock on the mappings of a process, and a cell whose tenant grows its memory waits for it. A thread that reads
 //! 15 MB of code into memory under it, or takes as much away, and is stopped by another program of the host meanwhile, stops
@@ -19,17 +20,17 @@ const STEP: usize = 64 * PAGE;
 /// How long steps follow each other before others run: less than the kernel's shortest time slice, 0.7 ms.
 const TURN: Duration = Duration::from_micros(500);
 
-/// The pages of code that is mapped from a file. When they are dropped, they are given back; a user of the code that is
+/// The pages of an entry that is mapped. When they are dropped, they are given back; a user of the code that is
 /// there still would find them again, more slowly.
 #[allow(missing_debug_implementations)]
-pub struct CodePages {
+pub struct EntryPages {
     /// The code, whose mapping is there as long as this is.
     code: Code,
     /// Bytes from its start that are the file's.
     length: usize,
 }
 
-impl CodePages {
+impl EntryPages {
     /// Locks the first `length` bytes of the mapping of `code`, and reads them into memory; `None` if the system refuses that.
     ///
     /// # Safety
@@ -63,7 +64,7 @@ impl CodePages {
     }
 }
 
-impl Drop for CodePages {
+impl Drop for EntryPages {
     fn drop(&mut self) {
         let start = self.code.range().start;
         let mut turn = Turn::begin();
@@ -108,7 +109,7 @@ impl Turn {
 
 #[cfg(test)]
 mod tests {
-    use super::{CodePages, PAGE};
+    use super::{EntryPages, PAGE};
     use crate::code::Code;
     use std::fs;
     use wasmtime::{Engine, Instance, Module, Store};
@@ -152,7 +153,7 @@ mod tests {
         let length = code.bytes() as usize;
         assert!(length > 4 * super::STEP, "several steps");
         // SAFETY: it is mapped from that file.
-        let pages = unsafe { CodePages::lock(&code, length) }.expect("locked");
+        let pages = unsafe { EntryPages::lock(&code, length) }.expect("locked");
         let pages_kib = length.next_multiple_of(PAGE) as u64 >> 10;
         assert_eq!(resident_kib(&code), pages_kib);
         drop(pages);
