@@ -19,6 +19,7 @@ use leasehold_kernel::{Kernel, KernelConfig, TenantId};
 use leasehold_lease::Lease;
 use leasehold_reclaim::{Config, HeapBacking, Mode};
 use rustix::fs::{Advice, FileType, StatxFlags};
+use rustix::io::Errno;
 use std::ffi::CStr;
 use std::os::fd::AsFd as _;
 use std::path::Path;
@@ -570,7 +571,7 @@ fn what_a_symbolic_link_says_is_short() {
             Try::Elsewhere(work) => work(),
         }
     };
-    assert_eq!(link(256), Err(rustix::io::Errno::NAMETOOLONG));
+    assert_eq!(link(256), Err(Errno::NAMETOOLONG));
     assert_eq!(link(255), Ok(()));
 }
 
@@ -647,6 +648,53 @@ fn what_directories_take_is_counted_and_given_back_with_them() {
 }
 
 #[test]
+fn a_file_that_is_created_through_links_takes_what_its_directory_grows_by_and_no_more() {
+    let _turn = linux::faults::Turn::take();
+    let Some(bench) = bench() else { return };
+    let taken = || bench.account.disk().bytes();
+    let size = |path: &CStr| {
+        let status = linux::status_at(bench.start.as_fd(), path, StatxFlags::BLOCKS);
+        linux::on_disk(&status.expect("known"))
+    };
+    bench.makes_directory(c"d");
+    bench.makes_directory(c"d/e");
+    let link = |target: &CStr, at| {
+        rustix::fs::symlinkat(target, bench.start.as_fd(), at).expect("a link");
+    };
+    link(c"e/../../d/first", c"d/to-first");
+    link(c"d/to-first", c"to-link");
+    link(c"/d/first", c"to-root");
+    let long = std::ffi::CString::new(format!("d/{:0250}", 0)).expect("a name");
+    link(&long, c"to-long");
+    let create = Request {
+        follow: true,
+        ..WRITE
+    };
+    let directories = || size(c".") + size(c"d");
+    let (before, had) = (taken(), directories());
+    for _ in 0..300 {
+        drop(bench.open(create, c"to-link"));
+        bench.unlinks(c"d/first");
+        drop(bench.open(create, c"to-long"));
+        bench.unlinks(&long);
+    }
+    bench.wait_for_closes();
+    assert_eq!(taken() - before, directories() - had);
+    // What is no file of the directory is not made.
+    for (request, path, refused) in [
+        (create, c"to-root", Errno::XDEV),
+        (WRITE, c"to-link", Errno::LOOP),
+    ] {
+        let opened = match request.attempt(bench.table.files(), &bench.start, path) {
+            Try::Done(opened) => opened,
+            Try::Elsewhere(work) => work(),
+        };
+        assert_eq!(opened.map(|_| ()), Err(refused), "{path:?}");
+    }
+    assert_eq!(taken() - before, directories() - had);
+}
+
+#[test]
 fn directories_take_no_more_than_the_lease_says_however_often_names_are_removed() {
     let _turn = linux::faults::Turn::take();
     let most = 200 << 10;
@@ -686,7 +734,7 @@ fn directories_take_no_more_than_the_lease_says_however_often_names_are_removed(
             Try::Elsewhere(work) => work(),
         };
         if made.is_err() {
-            assert_eq!(made, Err(rustix::io::Errno::DQUOT));
+            assert_eq!(made, Err(Errno::DQUOT));
             break;
         }
         let paths = (0..100).map(|number| c_string(format!("{directory}/{number:0250}")));
@@ -696,7 +744,7 @@ fn directories_take_no_more_than_the_lease_says_however_often_names_are_removed(
             match run(WRITE.attempt(bench.table.files(), &bench.start, &path)) {
                 Ok(_) => made.push(path),
                 Err(errno) => {
-                    assert_eq!(errno, rustix::io::Errno::DQUOT);
+                    assert_eq!(errno, Errno::DQUOT);
                     break;
                 }
             }
@@ -767,7 +815,7 @@ fn what_the_kernel_refuses_is_refused_by_it() {
     bench.unlinks(c"a");
     // No growth is what is wrong with these.
     let resized = reader.resize(Site::Blocking, 1 << 40);
-    assert_eq!(resized, Some(Err(rustix::io::Errno::INVAL)));
+    assert_eq!(resized, Some(Err(Errno::INVAL)));
     let growth = Growth::take(&reader, 1 << 16).expect("nothing is taken");
     let written = growth.write(
         Site::Blocking,
@@ -784,6 +832,6 @@ fn what_the_kernel_refuses_is_refused_by_it() {
     for (target, link) in [(c"b/", c"to-b"), (c"loop/", c"loop"), (c"to-b", c"to-link")] {
         rustix::fs::symlinkat(target, bench.start.as_fd(), link).expect("a link");
         let opened = run(create, link).map(|_| ());
-        assert_eq!(opened, Err(rustix::io::Errno::ISDIR), "{link:?}");
+        assert_eq!(opened, Err(Errno::ISDIR), "{link:?}");
     }
 }

@@ -161,19 +161,43 @@ impl Request {
         };
         match created {
             Err(Errno::EXIST) if !self.exclusive => match open(OFlags::empty()) {
-                // What is there is a link to a name that is missing, and which directory grows is not known, or to one
-                // that cannot be created: the kernel says why.
+                // What is there is a link to a name that is missing, or that cannot be created.
                 Err(Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
-                    let taken = account.take_bytes(site, BLOCK);
-                    let created = taken.and_then(|()| {
-                        open(OFlags::CREATE).inspect_err(|_| account.disk().give_bytes(BLOCK))
-                    });
+                    let created = self.create_behind_links(site, files, start, path);
                     (created, true)
                 }
                 opened => (opened, false),
             },
             created => (created, true),
         }
+    }
+
+    /// Creates the file that links at the end of `path` lead to. They are followed here: the name is made in a directory that has
+    /// to be known, since it may grow.
+    fn create_behind_links(
+        &self,
+        site: Site,
+        files: &Arc<Files>,
+        start: &Node,
+        path: &CStr,
+    ) -> Result<(Node, Statx)> {
+        let account = files.account();
+        let links = if self.follow { path::MOST_LINKS } else { 0 };
+        let mut end = path.to_owned();
+        for _ in 0..links {
+            end = match path::behind_link(site, start.as_fd(), &end) {
+                Ok(behind) if !behind.as_bytes().ends_with(b"/") => behind,
+                _ => break,
+            };
+            match path::create(account, site, start.as_fd(), &end, self.flags()) {
+                Err(Errno::EXIST) => {}
+                created => return created,
+            }
+        }
+        // The kernel says why not. Should it make the name, it is not known in which directory.
+        account.take_bytes(site, BLOCK)?;
+        let opened = path::open(site, start.as_fd(), path, self.flags() | OFlags::CREATE);
+        opened.inspect_err(|_| account.disk().give_bytes(BLOCK))
     }
 
     /// Creates the file on the cell's thread; `AGAIN` if it has to wait, or that is not known. The kernel

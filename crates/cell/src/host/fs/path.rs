@@ -20,6 +20,9 @@ use wasmtime_wasi::p1::types::Errno as GuestErrno;
 /// Longest path, with the zero at its end: what the kernel takes.
 pub(crate) const MOST_BYTES: usize = 4096;
 
+/// Links that the kernel follows in one path.
+pub(super) const MOST_LINKS: usize = 40;
+
 /// Paths up to here are copied to the stack.
 const SHORT: usize = 256;
 
@@ -223,6 +226,24 @@ pub(crate) fn parent<'a>(
     let flags = OFlags::PATH | OFlags::DIRECTORY;
     let found = linux::open(start, &owned(directory)?, flags, site.resolve())?;
     Ok((Parent::Found(found), name))
+}
+
+/// Returns the path of what the link at the end of `path` leads to.
+///
+/// # Errors
+/// `INVAL` if there is no link, `NAMETOOLONG`, and the kernel's.
+pub(super) fn behind_link(site: Site, start: BorrowedFd<'_>, path: &CStr) -> Result<CString> {
+    let (directory, name) = parent(site, start, path)?;
+    let target = linux::read_link(directory.as_fd(), &name)?;
+    let before = match target.first() {
+        Some(b'/') => &[],
+        _ => split(path.to_bytes()).0,
+    };
+    let behind = [before, &target].concat();
+    if behind.len() >= MOST_BYTES {
+        return Err(Errno::NAMETOOLONG);
+    }
+    CString::new(behind).map_err(|_| Errno::INVAL)
 }
 
 fn split(path: &[u8]) -> (&[u8], &[u8]) {
