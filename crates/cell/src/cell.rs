@@ -14,7 +14,7 @@ use crate::control_share::{ControlKind, ControlUse};
 use crate::data_limit;
 use crate::dispatch::{self, Processor, Promised, claim};
 use crate::donor;
-use crate::drift::ClassCosts;
+use crate::drift::{ClassCosts, PresentPrices, Prices};
 use crate::ended::Ended;
 use crate::engine_config::engine_config;
 use crate::engine_parts::EngineParts;
@@ -76,6 +76,7 @@ pub struct Cell {
     /// The reservations that are promised; `None` without an admission test.
     promises: Option<Promises>,
     bounds: Arc<RowBounds>,
+    prices: Arc<PresentPrices>,
     held: Option<HeldFrames>,
     /// The mappings that the cell's pools may take; dropped when its thread has ended.
     _mappings: Mappings,
@@ -210,9 +211,10 @@ impl Cell {
         let (give_io, given_io) = channel();
         let ends_fit = Arc::new(AtomicBool::new(true));
         let bounds = Arc::new(RowBounds::calibrated(&config.profile));
+        let prices = Arc::<PresentPrices>::default();
         let thread = {
             let (inbox, donation) = (inbox.clone(), donation.clone());
-            let shared = (ends_fit.clone(), bounds.clone());
+            let shared = (ends_fit.clone(), bounds.clone(), prices.clone());
             let config = config.clone();
             pass(leasehold_door::Call::StartThread)?;
             std::thread::Builder::new()
@@ -273,6 +275,7 @@ impl Cell {
             own_core,
             promises,
             bounds,
+            prices,
             held,
             _mappings: mappings,
             io,
@@ -301,6 +304,11 @@ impl Cell {
     /// How long host steps may be for tenants that are admitted now.
     pub fn row_bounds(&self) -> &Arc<RowBounds> {
         &self.bounds
+    }
+
+    /// The prices of tenants that are admitted now.
+    pub fn prices(&self) -> &Arc<PresentPrices> {
+        &self.prices
     }
 
     /// The engine that compiles programs for this cell.
@@ -879,11 +887,13 @@ fn run(
     default: Companion,
     inbox: Arc<Inbox<Command>>,
     (pools, io): (Pools, Arc<Io>),
-    (ends_fit, bounds): (Arc<AtomicBool>, Arc<RowBounds>),
+    (ends_fit, bounds, prices): (Arc<AtomicBool>, Arc<RowBounds>, Arc<PresentPrices>),
     realtime: Realtime,
     ready: &Sender<anyhow::Result<(Realtime, Option<HeldFrames>)>>,
 ) {
-    local::enter(local::Local::new(config, io));
+    let mut local = local::Local::new(config, io);
+    local.prices = Prices::told_as(prices);
+    local::enter(local);
     watch::enter(bounds, config.profile.added_ns());
     if config.sample_steps {
         watch::sample();

@@ -17,6 +17,8 @@
 
 use crate::confidence::{QuantileBound, larger_allowed};
 use leasehold_reclaim::{Picos, Statement};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
 /// A class of work whose cost is charged in advance.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -261,6 +263,41 @@ impl Class {
     /// quantile's bound to leave some costs out.
     const TRIAL: u64 = 1 << 17;
 
+    /// Records a cost that was charged something; returns whether the price rises.
+    fn observe(&mut self, measured_ns: u64, base_ns: u64, paid: Price) -> bool {
+        self.sketch.record(measured_ns, base_ns);
+        self.exceeded += u64::from(measured_ns > paid.of(base_ns));
+        // The present price applies: tenants that were admitted long ago show present costs as
+        // well.
+        let exceeds = measured_ns > self.price.of(base_ns);
+        if self.drift.is_quiet() {
+            self.least_exceeding = u64::MAX;
+        }
+        if exceeds {
+            let ratio = u128::from(measured_ns) * 1024 / u128::from(base_ns);
+            let ratio = u64::try_from(ratio).unwrap_or(u64::MAX);
+            self.least_exceeding = self.least_exceeding.min(ratio);
+        }
+        self.since.record(measured_ns, base_ns);
+        if !self.drift.observe(exceeds) {
+            if self.since.samples() == Self::TRIAL {
+                self.fall();
+            }
+            return false;
+        }
+        self.since = Sketch::default();
+        self.alarms += 1;
+        // At least one step, and as many as cover the smallest exceeding cost. If that is not
+        // enough, there is another alarm.
+        let before = self.price;
+        self.price = self.price.raised();
+        while u64::from(self.price.0) < self.least_exceeding && self.price < Price::HIGHEST {
+            self.price = self.price.raised();
+        }
+        self.least_exceeding = u64::MAX;
+        self.price > before
+    }
+
     /// Lowers the price to the lowest that would have covered all but the stated share of the costs
     /// of a trial, if that is lower.
     fn fall(&mut self) {
@@ -300,13 +337,45 @@ pub(crate) const CONFIDENCE: f64 = 0.95;
 /// The exceptions that a bound has.
 pub(crate) const ONE_IN: u64 = 10_000;
 
+/// The prices for tenants that are admitted now: set by a cell's thread, read where tenants are admitted. At first those
+/// of the profile.
+#[derive(Debug)]
+pub struct PresentPrices([AtomicU32; CostClass::ALL.len()]);
+
+impl Default for PresentPrices {
+    fn default() -> Self {
+        Self([const { AtomicU32::new(Price::BASE.0) }; CostClass::ALL.len()])
+    }
+}
+
+impl PresentPrices {
+    /// That of a class.
+    pub fn of(&self, class: CostClass) -> Price {
+        Price(self.0[class as usize].load(Relaxed))
+    }
+
+    fn set(&self, class: CostClass, price: Price) {
+        self.0[class as usize].store(price.0, Relaxed);
+    }
+}
+
 /// The prices of a cell.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Prices {
     classes: [Class; CostClass::ALL.len()],
+    /// Those of the classes.
+    present: Arc<PresentPrices>,
 }
 
 impl Prices {
+    /// The prices of the profile, which are told as `present` from now on.
+    pub(crate) fn told_as(present: Arc<PresentPrices>) -> Self {
+        Self {
+            present,
+            ..Self::default()
+        }
+    }
+
     /// Returns the price of a class for tenants that are admitted now.
     pub(crate) fn price(&self, class: CostClass) -> Price {
         self.classes[class as usize].price
@@ -325,38 +394,10 @@ impl Prices {
             // Nothing is charged: there is no price to be wrong.
             return false;
         }
-        let class = &mut self.classes[class as usize];
-        class.sketch.record(measured_ns, base_ns);
-        class.exceeded += u64::from(measured_ns > paid.of(base_ns));
-        // The present price applies: tenants that were admitted long ago show present costs as
-        // well.
-        let exceeds = measured_ns > class.price.of(base_ns);
-        if class.drift.is_quiet() {
-            class.least_exceeding = u64::MAX;
-        }
-        if exceeds {
-            let ratio = u128::from(measured_ns) * 1024 / u128::from(base_ns.max(1));
-            let ratio = u64::try_from(ratio).unwrap_or(u64::MAX);
-            class.least_exceeding = class.least_exceeding.min(ratio);
-        }
-        class.since.record(measured_ns, base_ns);
-        if !class.drift.observe(exceeds) {
-            if class.since.samples() == Class::TRIAL {
-                class.fall();
-            }
-            return false;
-        }
-        class.since = Sketch::default();
-        class.alarms += 1;
-        // At least one step, and as many as cover the smallest exceeding cost. If that is not
-        // enough, there is another alarm.
-        let before = class.price;
-        class.price = class.price.raised();
-        while u64::from(class.price.0) < class.least_exceeding && class.price < Price::HIGHEST {
-            class.price = class.price.raised();
-        }
-        class.least_exceeding = u64::MAX;
-        class.price > before
+        let of_class = &mut self.classes[class as usize];
+        let rises = of_class.observe(measured_ns, base_ns, paid);
+        self.present.set(class, of_class.price);
+        rises
     }
 
     /// The costs of each class, as known so far.

@@ -155,7 +155,7 @@ pub use control_share::{ControlKind, ControlUse};
 pub use data_limit::raise as raise_data_limit;
 pub use disk_use::DiskUse;
 pub use dispatch::{BACKGROUND_SLICE, Processor, ProcessorState, claim, contract};
-pub use drift::{ClassCosts, CostClass, Price};
+pub use drift::{ClassCosts, CostClass, PresentPrices, Price};
 pub use ended::{Ended, Reclaimed};
 pub use entropy::open_entropy;
 pub use exit::Exit;

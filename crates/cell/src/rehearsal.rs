@@ -7,7 +7,7 @@
 
 use crate::build_error::BuildError;
 use crate::config::CellConfig;
-use crate::drift::Price;
+use crate::drift::{CostClass, PresentPrices};
 use crate::host::fs::account::Account;
 use crate::host::fs::limit::{self, Refused as DescriptorsRefused};
 use crate::host::fs::preopen::Preopen;
@@ -46,6 +46,7 @@ pub struct Rehearsal {
     /// Of the tenants until now.
     threads: Vec<Promise>,
     outlines: Arc<Outlines>,
+    prices: Arc<PresentPrices>,
     /// Of the programs that can be run so.
     programs: HashMap<(PathBuf, Purpose), ProgramOutline>,
 }
@@ -81,8 +82,15 @@ impl Rehearsal {
             descriptors: limit::Rehearsed::default(),
             threads: Vec::new(),
             outlines,
+            prices: Arc::default(),
             programs: HashMap::new(),
         }
+    }
+
+    /// The same in a cell whose prices are these by now.
+    #[must_use]
+    pub fn at(self, prices: Arc<PresentPrices>) -> Self {
+        Self { prices, ..self }
     }
 
     /// Rehearses a listener that accepts so many connections at a time, before the tenants.
@@ -166,9 +174,12 @@ impl Rehearsal {
     /// The part of a start that the tenant's own kernel objects pay for.
     fn begin(&self, outline: &Outline, start: &RehearsedStart<'_>) -> Result<(), StartError> {
         let lease = start.lease;
+        let price = self
+            .prices
+            .of(CostClass::of_root(lease.memory.paging.is_some()));
         let (tenant, account) = local::with(|local| {
             let account = Account::new(lease, None, None, self.io.clone());
-            let (tenant, root) = local.open_root(lease, Price::BASE, account)?;
+            let (tenant, root) = local.open_root(lease, price, account)?;
             Ok((tenant, local.files.get(&root).cloned()))
         })?;
         let limits = outline.limits(lease, self.config.profile.charge_ps(Held::HostPage));

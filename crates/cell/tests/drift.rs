@@ -2,9 +2,11 @@
 
 mod common;
 
-use common::{lease, profile, start, try_start};
+use common::{guest, lease, profile, start, try_start};
 use leasehold_cell::profile::{Interruption, Profile};
-use leasehold_cell::{Cell, CellConfig, CostClass, Ended};
+
+use leasehold_cell::{Cell, CellConfig, CostClass, Ended, Rehearsal, RehearsedStart, Surroundings};
+use std::sync::Arc;
 
 /// A profile by which ends cost next to nothing.
 fn far_too_cheap() -> Profile {
@@ -69,6 +71,36 @@ fn a_lease_that_pays_no_more_at_the_new_price_is_refused() {
     let refused = try_start(&cell, "spin.wasm", lease(tight, 2 << 10));
     let error = refused.err().expect("refused").to_string();
     assert!(error.contains("reclaim.budget"), "{error}");
+}
+
+#[test]
+fn a_rehearsal_at_the_present_prices_refuses_what_the_cell_does() {
+    let cell = Cell::start(CellConfig::new(far_too_cheap())).expect("a cell starts");
+    let rehearse = |budget_us| {
+        let rehearsal = Rehearsal::new(far_too_cheap(), Arc::default());
+        rehearsal
+            .at(cell.prices().clone())
+            .start(&RehearsedStart {
+                program: &guest("spin.wasm"),
+                lease: &lease(budget_us, 2 << 10),
+                surroundings: &Surroundings::default(),
+                has_store: false,
+                is_handler: false,
+                calls: 0,
+                addresses: 0,
+            })
+            .map_err(|error| error.to_string())
+    };
+    let tight = end_one(&cell).reclaimed.predicted_ns.div_ceil(1_000) + 1;
+    assert_eq!(rehearse(tight), Ok(()));
+    for _ in 0..200 {
+        end_one(&cell);
+    }
+    let raised = cell.prices().of(CostClass::End).factor();
+    assert!(raised > 2.0, "{raised}");
+    let refused = try_start(&cell, "spin.wasm", lease(tight, 2 << 10));
+    let refused = refused.err().expect("refused").to_string();
+    assert_eq!(rehearse(tight), Err(refused));
 }
 
 #[test]

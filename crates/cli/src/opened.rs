@@ -170,6 +170,7 @@ impl CellOptions {
             ends: admitted.ends.reservation,
             reached: reached.to_vec(),
             raised: None,
+            prices: Arc::default(),
             outlines: Arc::new(Outlines::by(compiler.clone())),
         };
         config.compiler = Some(compiler);
@@ -192,6 +193,7 @@ impl CellOptions {
             false => error.into(),
         })?;
         rules.raised = Some(cell.row_bounds().clone());
+        rules.prices = cell.prices().clone();
         let beside = start_beside(&cell)?;
         confinement::started()?;
         match cell.realtime() {

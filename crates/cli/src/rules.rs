@@ -15,7 +15,7 @@ use crate::transit::{self, Transit};
 use leasehold_cell::memory::HeldMemory;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::steps::RowBounds;
-use leasehold_cell::{Outlines, Rehearsal, StartError};
+use leasehold_cell::{Outlines, PresentPrices, Rehearsal, StartError};
 use leasehold_lease::{
     Addresses, ByteSize, Families, KeyValue, LeaseFile, ListenAddress, Outgoing, RegularFile,
     TenantSpec,
@@ -52,6 +52,8 @@ pub(crate) struct Rules {
     pub(crate) reached: Vec<TenantSpec>,
     /// How long the host steps of its cell may be by now.
     pub(crate) raised: Option<Arc<RowBounds>>,
+    /// What new tenants are charged by now.
+    pub(crate) prices: Arc<PresentPrices>,
     /// What is known of programs that the node has not loaded.
     pub(crate) outlines: Arc<Outlines>,
 }
@@ -237,7 +239,8 @@ impl Admission for Rules {
 
     fn rehearse(&self, tenant: &TenantSpec) -> Result<(), StartError> {
         let surroundings = surroundings(tenant, &Stores::default());
-        let mut rehearsal = Rehearsal::new(self.profile.clone(), self.outlines.clone());
+        let rehearsal = Rehearsal::new(self.profile.clone(), self.outlines.clone());
+        let mut rehearsal = rehearsal.at(self.prices.clone());
         rehearsal.start(&rehearsed(tenant, &surroundings))
     }
 
