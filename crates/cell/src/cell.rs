@@ -11,7 +11,6 @@ use crate::command::{Command, Connect, StartRequest};
 use crate::compiler::Compiler;
 use crate::config::CellConfig;
 use crate::control_share::{ControlKind, ControlUse};
-use crate::data_limit;
 use crate::dispatch::{self, Processor, Promised, claim};
 use crate::donor;
 use crate::drift::{ClassCosts, PresentPrices, Prices};
@@ -28,6 +27,7 @@ use crate::mappings::{self, Mappings};
 use crate::memory::{self, HeldFrames, MemoryUse, SharedUse};
 use crate::own_core::{self, NoOwnCore, OwnCore};
 use crate::pools::Pools;
+use crate::process_limits;
 use crate::program::{Entry, Program, ProgramError, Purpose};
 use crate::programs;
 use crate::promises::{Promises, Unkept};
@@ -180,7 +180,7 @@ impl Cell {
     /// # Errors
     /// When the host refuses a thread, address space, or the engine.
     pub fn start(mut config: CellConfig) -> anyhow::Result<Self> {
-        data_limit::raise()?;
+        process_limits::raise()?;
         // Before the first engine, which may compile.
         compile_threads::start()?;
         let cache = config.code_cache.as_deref();

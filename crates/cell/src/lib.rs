@@ -38,7 +38,7 @@
 //! | the loop of the thread: the next task, and its host work | `executor` |
 //! | processor reservations on a cell | `dispatch`, `promises`; what programs reach: `reaches`; wake-ups: `wake_priority`, `deferral` |
 //! | commands are rationed; time that the host takes | `control_share`; `stalls`, `clock` |
-//! | a limit of the host under which no cell starts | `data_limit` |
+//! | limits of the process below which no cell starts | `process_limits` |
 //! | real-time priority, for kills too, and a core of the cell's own | `realtime`, `donor`, `realtime_limit`, `host_share`, `own_core` |
 //! | the state of the thread, and what executions are built from | `local`, `programs`, `engines`, `engine_parts`, `engine_config`, `linkers`; the process that compiles: `compiler` |
 //! | a program, its memory, and what it is given | [`program`], `built`, `code_space`, `outline`, looked at without its functions: `outlines`; `surroundings`, `disk_use`, `given`, `entropy` |
@@ -85,7 +85,6 @@ mod compiler;
 mod confidence;
 mod config;
 mod control_share;
-mod data_limit;
 mod deferral;
 mod discarded;
 mod disk_use;
@@ -119,6 +118,7 @@ mod outlines;
 mod own_core;
 mod pace;
 mod pools;
+mod process_limits;
 pub mod profile;
 pub mod program;
 mod programs;
@@ -152,7 +152,6 @@ pub use compiler::Compiler;
 pub use confidence::QuantileBound;
 pub use config::{CellConfig, PLACES};
 pub use control_share::{ControlKind, ControlUse};
-pub use data_limit::raise as raise_data_limit;
 pub use disk_use::DiskUse;
 pub use dispatch::{BACKGROUND_SLICE, Processor, ProcessorState, claim, contract};
 pub use drift::{ClassCosts, CostClass, PresentPrices, Price};
@@ -176,6 +175,7 @@ pub use leasehold_wasm::{exceptions, image};
 pub use meter::Held;
 pub use outlines::{InitialMemory, Outlines};
 pub use own_core::NoOwnCore;
+pub use process_limits::{raise as raise_process_limits, raise_stack};
 pub use program::{Program, ProgramError};
 pub use realtime::{Realtime, WhenRealtime};
 pub use realtime_limit::RealtimeLimit;

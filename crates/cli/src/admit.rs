@@ -88,7 +88,7 @@ pub(crate) struct Arguments {
 pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<ExitCode, Failure> {
     let file = leases::load(&arguments.leases)?;
     // Below it, programs cannot even be looked at.
-    leasehold_cell::raise_data_limit().map_err(Failure::Host)?;
+    leasehold_cell::raise_process_limits().map_err(Failure::Host)?;
     let order = arguments.order.unwrap_or(file.order);
     let place = calibrate::path(profile);
     let usable = profile_if_usable(profile);

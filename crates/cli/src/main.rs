@@ -168,6 +168,10 @@ Exit codes: 0, even if there is no such tenant; 66 no node answers.")]
 }
 
 fn main() -> ExitCode {
+    // Before the first call that takes much of it.
+    if let Err(error) = leasehold_cell::raise_stack() {
+        return told(&exit::Failure::Host(error));
+    }
     let arguments = Arguments::parse();
     log::begin(match &arguments.command {
         Command::Serve(arguments) => arguments.log(),
@@ -212,14 +216,18 @@ fn main() -> ExitCode {
             failure.code()
         }
         (Ok(code), None) => code,
-        (Err(failure), _) => {
-            // What a file or a program is called, and what it asks for, is in it.
-            say!("leasehold: {}", output::plain(&failure.to_string()));
-            failure.code()
-        }
+        (Err(failure), _) => told(&failure),
     };
     output::end();
     code
+}
+
+/// Tells why a command failed.
+fn told(failure: &exit::Failure) -> ExitCode {
+    // What a file or a program is called, and what it asks for, is in it.
+    say!("leasehold: {}", output::plain(&failure.to_string()));
+    output::end();
+    failure.code()
 }
 
 #[cfg(test)]

@@ -47,6 +47,20 @@ impl Leases {
         json
     }
 
+    /// Standard error of `leasehold admit`, and of `up`, under a limit (`ulimit`), with their exit codes.
+    fn under(&self, limit: &str) -> [(Option<i32>, String); 2] {
+        ["admit", "up"].map(|command| {
+            let mut limited = Command::new("bash");
+            let run = format!("ulimit {limit} && exec \"$@\"");
+            limited.args(["-c", &run, "bash", env!("CARGO_BIN_EXE_leasehold")]);
+            limited.args([command, "leases.toml"]);
+            limited.current_dir(self.directory.path());
+            let output = limited.output().expect("runs");
+            let error = String::from_utf8_lossy(&output.stderr);
+            (output.status.code(), error.into_owned())
+        })
+    }
+
     /// One line on standard error with all `words`, and nothing else.
     fn refuses(&self, options: &[&str], code: i32, words: &[&str]) {
         let output = self.admit(options);
@@ -896,4 +910,22 @@ fn stated_limits_on_machine_code_are_said_not_to_be_tested() {
     assert!(says("tenant.a.memory.code: "), "{untested:?}");
     assert!(says("cell.code: "), "{untested:?}");
     assert!(!says("tenant.b.memory.code"), "{untested:?}");
+}
+
+#[test]
+fn a_limit_of_the_process_below_which_no_cell_starts_is_named_with_what_is_allowed() {
+    let leases =
+        Leases::new("[tenant.a]\ncomponent = \"a.wasm\"\nreclaim = { budget = \"50ms\" }\n");
+    for limit in ["-d 1000000", "-v 1000000000", "-i 8"] {
+        let option = format!("`ulimit {}`", &limit[..2]);
+        let [admitted, started] = leases.under(limit);
+        assert!(admitted.1.contains(&option), "{admitted:?}");
+        assert_eq!(admitted, started);
+        assert_eq!(admitted.0, Some(70));
+    }
+    // A small stack is raised, where that is allowed.
+    for (_, error) in leases.under("-s 64") {
+        let is_named = error.contains("`ulimit -s`");
+        assert!(error.contains("a.wasm") || is_named, "{error}");
+    }
 }
