@@ -80,6 +80,10 @@ impl Cpu {
     pub const MIN_BUDGET: Nanoseconds = Nanoseconds::new(1_000).expect("1 us is in range");
     /// The least period: a host cannot fire a timer much more often.
     pub const MIN_PERIOD: Nanoseconds = Nanoseconds::new(10_000).expect("10 us is in range");
+    /// The fewest pending replenishments that a reservation can have. A tenant that runs *k* times in a period, with the
+    /// cell's work for it, leaves *k* pieces of its budget, or 2 *k* if it runs a little earlier each time, and a rest: five for a job
+    /// and what comes of its output. With fewer, a job of less than the budget was late.
+    pub const MIN_REPLENISHMENTS: u8 = 5;
     /// The most pending replenishments that a reservation can have.
     pub const MAX_REPLENISHMENTS: u8 = 64;
 
@@ -91,8 +95,8 @@ impl Cpu {
     pub(crate) const PRIORITY: RangeInclusive<u64> = 0..=255;
     pub(crate) const PRIORITY_ALLOWED: &'static str =
         "a whole number from 0 to 255, where 255 is the most important";
-    pub(crate) const REPLENISHMENTS: RangeInclusive<u64> = 1..=64;
-    pub(crate) const REPLENISHMENTS_ALLOWED: &'static str = "a whole number from 1 to 64";
+    pub(crate) const REPLENISHMENTS: RangeInclusive<u64> = 5..=64;
+    pub(crate) const REPLENISHMENTS_ALLOWED: &'static str = "a whole number from 5 to 64";
 
     const DEFAULT_REPLENISHMENTS: u8 = 16;
     const DEFAULT_SLICE: Nanoseconds = Nanoseconds::new(1_000_000).expect("1 ms is in range");
@@ -159,9 +163,9 @@ impl Cpu {
     ///
     /// # Errors
     ///
-    /// None, or more than [`Self::MAX_REPLENISHMENTS`].
+    /// Fewer than [`Self::MIN_REPLENISHMENTS`], or more than [`Self::MAX_REPLENISHMENTS`].
     pub fn with_replenishments(self, replenishments: u8) -> Result<Self, CpuFault> {
-        if !(1..=Self::MAX_REPLENISHMENTS).contains(&replenishments) {
+        if !(Self::MIN_REPLENISHMENTS..=Self::MAX_REPLENISHMENTS).contains(&replenishments) {
             return Err(CpuFault::new(
                 "replenishments",
                 Self::REPLENISHMENTS_ALLOWED,

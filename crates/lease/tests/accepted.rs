@@ -37,7 +37,7 @@ dirs = [
 ]
 reclaim = { budget = "500us", call_bytes = "1MiB" }
 memory = { reserve = "16MiB", table_elements = 100_000, host = "32MiB", code = "1GiB", stack = "3MiB" }
-cpu = { budget = "2ms", period = "10ms", priority = 10, nonpreemptive = "200us", policy = "deferrable", replenishments = 4, slice = "100us" }
+cpu = { budget = "2ms", period = "10ms", priority = 10, nonpreemptive = "200us", policy = "deferrable", replenishments = 8, slice = "100us" }
 files = { open = 20 }
 disk = { bytes = "8MiB", files = 30 }
 "#;
@@ -111,7 +111,7 @@ disk = { bytes = "8MiB", files = 30 }
                 cpu(2_000_000, 10_000_000)
                     .with_priority(10)
                     .with_nonpreemptive(time(200_000))
-                    .and_then(|cpu| cpu.with_policy(Policy::Deferrable).with_replenishments(4))
+                    .and_then(|cpu| cpu.with_policy(Policy::Deferrable).with_replenishments(8))
                     .and_then(|cpu| cpu.with_slice(time(100_000)))
                     .expect("consistent"),
             ),
@@ -221,7 +221,7 @@ fn a_cpu_flag_that_is_wrong_says_which_part_is() {
     let time = "a time with its unit (ns, us, ms, s), more than zero and at most 3600s, such as \
                 \"500us\"";
     let priority = "a whole number from 0 to 255, where 255 is the most important";
-    let count = "a whole number from 1 to 64";
+    let count = "a whole number from 5 to 64";
     for (bad, found, allowed) in [
         ("", "\"\"", form),
         ("2ms", "\"2ms\"", form),
@@ -265,8 +265,8 @@ fn a_cpu_flag_that_is_wrong_says_which_part_is() {
             "\"sporadic\" or \"deferrable\"",
         ),
         (
-            "budget=2ms,period=9ms,replenishments=0",
-            "\"replenishments=0\"",
+            "budget=2ms,period=9ms,replenishments=4",
+            "\"replenishments=4\"",
             count,
         ),
         (

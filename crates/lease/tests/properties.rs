@@ -70,7 +70,7 @@ fn reservation() -> impl Strategy<Value = Cpu> {
                 (Just(period), Just(budget), any::<u8>()),
                 proptest::option::of(time(1, budget.get())),
                 prop_oneof![Just(Policy::Sporadic), Just(Policy::Deferrable)],
-                1..=Cpu::MAX_REPLENISHMENTS,
+                Cpu::MIN_REPLENISHMENTS..=Cpu::MAX_REPLENISHMENTS,
                 time(Cpu::MIN_BUDGET.get(), Nanoseconds::MAX.get()),
             )
         })

@@ -317,7 +317,7 @@ fn a_processor_reservation_that_means_nothing_is_refused() {
                   such as \"10ms\"";
     let priority = "allowed: a whole number from 0 to 255, where 255 is the most important";
     let policy = "allowed: \"sporadic\" or \"deferrable\"";
-    let count = "allowed: a whole number from 1 to 64";
+    let count = "allowed: a whole number from 5 to 64";
     let rows = [
         (
             "1",
@@ -394,8 +394,8 @@ fn a_processor_reservation_that_means_nothing_is_refused() {
             format!("4:50: {{cpu}}.policy: found true; {policy}"),
         ),
         (
-            "{ budget = \"2ms\", period = \"9ms\", replenishments = 0 }",
-            format!("4:58: {{cpu}}.replenishments: found the number 0; {count}"),
+            "{ budget = \"2ms\", period = \"9ms\", replenishments = 4 }",
+            format!("4:58: {{cpu}}.replenishments: found the number 4; {count}"),
         ),
         (
             "{ budget = \"2ms\", period = \"9ms\", replenishments = 65 }",
