@@ -511,3 +511,44 @@ fn a_task_of_a_program_that_is_called_ends_at_once() {
     );
     assert_eq!(called.call("f", vec![]), Ok(vec![Val::S64(0)]));
 }
+
+#[test]
+fn types_that_a_component_imports_are_taken_of_no_host() {
+    let types = [
+        r#"(type $e (enum "e1" "e2")) (import "mode" (type $i (eq $e)))"#,
+        r#"(import "my:pkg/types@0.1.0"
+             (instance $t (type $e (enum "e1" "e2")) (export "mode" (type (eq $e)))))
+           (alias export $t "mode" (type $i))"#,
+        r#"(import "my:pkg/none@0.1.0" (instance)) (import "my:pkg/inner@0.1.0" (instance (export "a" (instance))))
+           (type $e (enum "e1" "e2")) (export $i "mode" (type $e))"#,
+        r#"(import "wasi:io/error@0.2.0" (instance $errors (export "error" (type (sub resource)))))
+           (alias export $errors "error" (type $r)) (import "own-name" (type (eq $r)))
+           (type $e (enum "e1" "e2")) (export $i "mode" (type $e))"#,
+    ];
+    for types in types {
+        let text = format!(
+            r#"(component {types}
+              (core module $m (func (export "f") (param i32) (result i32) (local.get 0)))
+              (core instance $c (instantiate $m))
+              (func (export "f") (param "x" $i) (result $i) (canon lift (core func $c "f"))))"#
+        );
+        let called = Called::start(&text);
+        let second = || vec![Val::Enum("e2".to_owned())];
+        assert_eq!(called.call("f", second()), Ok(second()), "{types}");
+    }
+    for import in [
+        r#"(import "a" (type (sub resource)))"#,
+        r#"(import "a" (func))"#,
+        r#"(import "a" (instance (export "f" (func))))"#,
+        r#"(import "a" (instance (export "i" (instance (export "f" (func))))))"#,
+        r#"(import "a" (instance (export "r" (type (sub resource)))))"#,
+    ] {
+        let text = format!("(component {import})");
+        let refused = cell().compile_exports(text.as_bytes(), &lease(50_000, 64 << 10));
+        let refused = refused.err().expect("nothing offers it");
+        assert!(
+            matches!(&refused, ProgramError::World { imports } if imports[..] == ["a"]),
+            "{import}: {refused}"
+        );
+    }
+}

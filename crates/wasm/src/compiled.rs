@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::path::Path;
 
 use leasehold_lease::RegularFile;
+use wasmparser::component_types::{ComponentAnyTypeId, ComponentEntityType};
+use wasmparser::types::Types;
 use wasmparser::{BinaryReaderError, Parser};
 use wasmtime::{Engine, Module, component::Component};
 
@@ -271,10 +273,10 @@ fn checked(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
     let binary = to_binary(bytes)?;
     // What a program declares says most of why one is refused, without a look at its functions.
     check_outline_limits(&binary)?;
-    validate_outline(&binary)?;
+    let types = validate_outline(&binary)?;
     let size = check_load_limits(&binary)?;
     validate(&binary)?;
-    let (binary, mut survey) = surveyed(binary, &size)?;
+    let (binary, mut survey) = surveyed(binary, &size, &types)?;
     survey.throws = size.throws();
     survey.awaits = size.awaits();
     Ok((binary, survey))
@@ -284,13 +286,14 @@ fn checked(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
 fn outlined(bytes: &[u8]) -> Result<(Cow<'_, [u8]>, Survey), ProgramError> {
     let binary = to_binary(bytes)?;
     let size = check_outline_limits(&binary)?;
-    validate_outline(&binary)?;
-    surveyed(binary, &size)
+    let types = validate_outline(&binary)?;
+    surveyed(binary, &size, &types)
 }
 
 fn surveyed<'a>(
     binary: Cow<'a, [u8]>,
     size: &LoadSize,
+    types: &Types,
 ) -> Result<(Cow<'a, [u8]>, Survey), ProgramError> {
     let (binary, parts) = match size.is_composed() {
         true => {
@@ -299,8 +302,31 @@ fn surveyed<'a>(
         }
         false => (binary, Vec::new()),
     };
-    let survey = survey(&binary, &parts)?;
+    let mut survey = survey(&binary, &parts)?;
+    survey.imports.retain(|name| is_of_host(types, name));
     Ok((binary, survey))
+}
+
+/// Whether an import takes anything of a host: an instance of types alone does not.
+fn is_of_host(types: &Types, import: &str) -> bool {
+    let item = types.as_ref().component_item_for_import(import);
+    item.is_none_or(|item| has_more_than_types(types, item.ty))
+}
+
+fn has_more_than_types(types: &Types, entity: ComponentEntityType) -> bool {
+    match entity {
+        ComponentEntityType::Type { created, .. } => {
+            matches!(created, ComponentAnyTypeId::Resource(_))
+        }
+        ComponentEntityType::Instance(instance) => {
+            let mut exports = types[instance].exports.values();
+            exports.any(|export| has_more_than_types(types, export.ty))
+        }
+        ComponentEntityType::Module(_)
+        | ComponentEntityType::Func(_)
+        | ComponentEntityType::Value(_)
+        | ComponentEntityType::Component(_) => true,
+    }
 }
 
 /// Translates text; passes the binary format through.

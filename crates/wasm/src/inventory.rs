@@ -10,7 +10,8 @@ use crate::limits::WASM_PAGE;
 use wasmparser::{
     CanonicalFunction, CanonicalOption, ComponentAlias, ComponentExternalKind, ComponentInstance,
     ComponentOuterAliasKind, ComponentType, ComponentTypeRef, DataKind, Element, ElementItems,
-    ElementKind, Encoding, ExternalKind, Instance, Operator, Parser, Payload, TypeRef, ValType,
+    ElementKind, Encoding, ExternalKind, Instance, Operator, Parser, Payload, TypeBounds, TypeRef,
+    ValType,
 };
 
 use crate::error::ProgramError;
@@ -197,7 +198,7 @@ pub(crate) struct Survey {
     pub(crate) inlined_bytes: u64,
     /// Parts of the types of all adapters; saturates.
     pub(crate) adapted_parts: u64,
-    /// The imports of the program: `module::name` of a module, the name of a component's import.
+    /// The imports of the program: `module::name` of a module, the name of a component's import unless that is a known type.
     pub(crate) imports: Vec<String>,
     /// Names of the exports.
     pub(crate) exports: Vec<String>,
@@ -591,7 +592,9 @@ fn in_component(
                     ComponentTypeRef::Component(_) => component.components.push(None),
                     _ => {}
                 }
-                if outermost {
+                // A type that is equal to one of the program's, or of its imports, is nothing that a host has.
+                let is_known = matches!(import.ty, ComponentTypeRef::Type(TypeBounds::Eq(_)));
+                if outermost && !is_known {
                     survey.imports.push(import.name.name.to_owned());
                 }
             }

@@ -8,6 +8,7 @@
 
 use std::fmt;
 
+use wasmparser::types::Types;
 use wasmparser::{
     AbstractHeapType, BinaryReader, BinaryReaderError, BlockType, FuncValidatorAllocations,
     HeapType, Name, NameSectionReader, Operator, Parser, Payload, RefType, ValType, ValidPayload,
@@ -220,16 +221,22 @@ pub(crate) fn validate(binary: &[u8]) -> Result<(), ProgramError> {
     validate_all(binary).map_err(|error| explained(binary, error))
 }
 
-/// The same of all of a program but its function bodies.
+/// The same of all of a program but its function bodies. Returns its types.
 ///
 /// # Errors
 /// Those of [`validate`].
-pub(crate) fn validate_outline(binary: &[u8]) -> Result<(), ProgramError> {
+pub(crate) fn validate_outline(binary: &[u8]) -> Result<Types, ProgramError> {
     let mut validator = Validator::new_with_features(FEATURES);
-    let outline = Parser::new(0)
-        .parse_all(binary)
-        .try_for_each(|payload| validator.payload(&payload?).map(drop));
-    outline.map_err(|error| explained(binary, error))
+    let mut types = None;
+    let outline = Parser::new(0).parse_all(binary).try_for_each(|payload| {
+        // The end of the program is the last one.
+        if let ValidPayload::End(ended) = validator.payload(&payload?)? {
+            types = Some(ended);
+        }
+        Ok(())
+    });
+    outline.map_err(|error| explained(binary, error))?;
+    types.ok_or(ProgramError::NotWasm)
 }
 
 /// The error of a program at which the validator stopped: the features that are missing there, if that is why.

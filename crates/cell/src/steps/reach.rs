@@ -136,7 +136,8 @@ impl Reach {
                                 }
                             }
                         }
-                        ComponentItem::Type(_) => {}
+                        // What it is equal to has its row where it is imported.
+                        ComponentItem::Type(_) | ComponentItem::Resource(_) => {}
                         _ => found.missing.push(name.to_owned()),
                     }
                 }
