@@ -779,6 +779,19 @@ fn what_up_refuses_before_a_tenant_runs_is_refused_by_admission_in_the_same_word
         ),
         (
             "",
+            with("memory = { reserve = \"1MiB\", limit = \"2MiB\", swap = \"swap/\" }"),
+            "Is a directory",
+        ),
+        (
+            "",
+            with(&format!(
+                "memory = {{ reserve = \"1MiB\", limit = \"2MiB\", swap = \"{}\" }}",
+                "n".repeat(256)
+            )),
+            "File name too long",
+        ),
+        (
+            "",
             with("dirs = [{ host = \"/nonexistent\", guest = \"/x\" }]"),
             "no such directory: /nonexistent",
         ),

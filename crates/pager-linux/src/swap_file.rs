@@ -3,12 +3,15 @@
 use leasehold_door::{Call, pass};
 use std::fs::File;
 use std::io;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use leasehold_pager::PAGE;
-use rustix::fs::{Access, AtFlags, CWD, FallocateFlags, OFlags, accessat};
+use rustix::fs::{
+    Access, AtFlags, CWD, FallocateFlags, OFlags, StatxAttributes, StatxFlags, accessat, statx,
+};
 use rustix::io::Errno;
 use rustix::process::{Resource, getrlimit};
 
@@ -114,8 +117,16 @@ impl SwapFile {
         };
         Self::is_on_disk(path)?;
         let create = failed("create for direct input and output");
-        if std::fs::symlink_metadata(path).is_ok() {
-            return Err(create(Errno::EXIST));
+        if path.as_os_str().as_bytes().ends_with(b"/") {
+            return Err(create(Errno::ISDIR));
+        }
+        match rustix::fs::lstat(path) {
+            Err(Errno::NOENT) => {}
+            found => return Err(create(found.err().unwrap_or(Errno::EXIST))),
+        }
+        // Whose names cannot be removed again.
+        if Self::is_append_only(directory(path)).map_err(create)? {
+            return Err(failed("remove its name")(Errno::PERM));
         }
         let may = Access::WRITE_OK | Access::EXEC_OK;
         accessat(CWD, directory(path), may, AtFlags::EACCESS).map_err(create)?;
@@ -123,6 +134,13 @@ impl SwapFile {
             Some(most) if most < u64::from(pages) * PAGE => Err(failed("allocate")(Errno::FBIG)),
             _ => Ok(()),
         }
+    }
+
+    /// Whether names can be made in a directory and not removed (chattr(1), `a`).
+    fn is_append_only(directory: &Path) -> Result<bool, Errno> {
+        let status = statx(CWD, directory, AtFlags::empty(), StatxFlags::empty())?;
+        let (known, set) = (status.stx_attributes_mask, status.stx_attributes);
+        Ok((known & set).contains(StatxAttributes::APPEND))
     }
 
     /// Checks whether a swap file may be at `path`: in an existing directory, on a file system that
