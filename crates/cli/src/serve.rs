@@ -45,7 +45,7 @@ use std::time::{Duration, Instant};
 /// How long killed tenants, and the access log, are waited for.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-#[derive(Debug, clap::Args)]
+#[derive(Debug, Clone, clap::Args)]
 #[command(after_help = "\
 Examples:
   leasehold serve leases.toml
@@ -190,6 +190,12 @@ fn operate(
     purpose: Purpose,
     profile: Option<&Path>,
 ) -> Result<ExitCode, Failure> {
+    // Places of the start are compared with those that operators name later.
+    let leases = std::path::absolute(&arguments.leases);
+    let arguments = &Arguments {
+        leases: leases.unwrap_or_else(|_| arguments.leases.clone()),
+        ..arguments.clone()
+    };
     let is_server = purpose == Purpose::Serve;
     // A signal that comes while a server starts is not its end.
     let reloads = is_server.then(Hangups::listen).transpose()?;

@@ -481,6 +481,46 @@ fn a_set_with_a_socket_is_operated_as_a_server_and_starts_a_tenant_again() {
     assert!(!socket.exists());
 }
 
+#[test]
+fn operators_may_write_the_places_of_the_start_as_they_like() {
+    let places = |base: &str| {
+        format!(
+            "data = [{{ name = \"set\", file = \"{base}set\" }}]\n\
+             memory = {{ reserve = \"5MiB\", limit = \"8MiB\", swap = \"{base}swap\" }}\n"
+        )
+    };
+    let leases = Leases::new(&[("a", "spin.wasm", &places(""))]);
+    let path = leases.directory.path();
+    std::fs::write(path.join("set"), [1; 8192]).expect("written");
+    let own = path.join("up.sock");
+    // The lease file is named as the working directory sees it.
+    let mut command = leases.command(&["--unadmitted", "--socket"]);
+    let mut node = command
+        .arg(&own)
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("runs");
+    let end = Instant::now() + Duration::from_secs(60);
+    while !own.exists() {
+        assert!(Instant::now() < end, "it does not answer: {node:?}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    let absolute = format!("{}/", path.display());
+    for base in ["", "./", &absolute] {
+        let table = path.join("a.toml");
+        let text = std::fs::read_to_string(path.join("leases.toml")).expect("read");
+        let text = text.replace(&places(""), &places(base));
+        std::fs::write(&table, text).expect("written");
+        let mut put = Command::new(env!("CARGO_BIN_EXE_leasehold"));
+        put.args(["put", "a"]).arg(&table).arg("--socket").arg(&own);
+        let put = put.output().expect("runs");
+        assert_eq!(put.status.code(), Some(0), "{base:?}: {put:?}");
+    }
+    kill_process(Pid::from_child(&node), Signal::TERM).expect("sent");
+    node.wait().expect("ended");
+}
+
 /// A program that writes lines of 15 of these letters without end, `lines` with each call.
 fn writer(directory: &Path, letter: char, lines: usize) -> String {
     let line = format!("{}\\n", letter.to_string().repeat(15));
