@@ -18,7 +18,7 @@ use crate::image::PAGE;
 const STEP: usize = 64 * PAGE;
 
 /// How long steps follow each other before others run: less than the kernel's shortest time slice, 0.7 ms.
-const TURN: Duration = Duration::from_micros(500);
+const TURN: Duration = Duration::from_micros(100);
 
 /// The pages of an entry that is mapped. When they are dropped, they are given back; a user of the code that is
 /// there still would find them again, more slowly.
