@@ -5,7 +5,7 @@
 //! step of any tenant of the cell, the tenant runs no more after
 //!
 //! ```text
-//! E = L + RETRY + P + K(n)
+//! E = L + RETRY + P + K(n) + H
 //! ```
 //!
 //! * `L`: the cell's thread looks for messages between two steps ([`steps`](crate::steps)). *Calibrated.*
@@ -17,6 +17,8 @@
 //!   ([`kills_within`]). The controller determines `n`. *Enforced* but for `k`, which is *calibrated*
 //!   ([`Profile::kill_ns`](crate::profile::Profile::kill_ns)) and checked: [`Cell::control`](crate::Cell::control) has
 //!   the longest.
+//! * `H`: the host's own interrupts, and the time for which it stops a virtual machine, meet a kill once. *Calibrated*, at its
+//!   99.99th percentile ([`Profile::added_ns`](crate::profile::Profile::added_ns)).
 //!
 //! Everything is returned after `E + S(C)`, where `S` is the longest time in which a reservation supplies
 //! `C` ([`reclaimed_within`](leasehold_reserve::admission::reclaimed_within)): the tenant's own, and its
@@ -99,6 +101,8 @@ pub struct KillDelay {
     pub kills: u64,
     /// How long the cell takes to obey one of them, ns.
     pub kill_ns: u64,
+    /// What the host itself may add, ns.
+    pub host_ns: u64,
 }
 
 impl KillDelay {
@@ -108,6 +112,7 @@ impl KillDelay {
             .saturating_add(RETRY_NS)
             .saturating_add(self.preemption_ns)
             .saturating_add(kills_within(self.kills, self.kill_ns))
+            .saturating_add(self.host_ns)
     }
 }
 
@@ -137,8 +142,9 @@ mod tests {
             preemption_ns: 30_000,
             kills: 3,
             kill_ns: 10_000,
+            host_ns: 5_000,
         };
-        let effect = 70_000 + RETRY_NS + 30_000 + 41 * 10_000;
+        let effect = 70_000 + RETRY_NS + 30_000 + 41 * 10_000 + 5_000;
         assert_eq!(delay.effect_ns(), effect);
         let (order, ends) = (Order::EarliestDeadline, ends_contract());
         let report = admit(&[ends], order, Overhead::default());

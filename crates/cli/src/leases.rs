@@ -218,6 +218,7 @@ impl Ends {
             preemption_ns: preemption.time().get(),
             kills: tenants.len() as u64,
             kill_ns: steps.kill_ns(),
+            host_ns: steps.added_ns(),
         };
         let mut all = claims.all();
         // It is one more that the others have to share the processor with.

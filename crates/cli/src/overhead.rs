@@ -81,6 +81,8 @@ pub(crate) struct HostSteps {
     fault: HostTime,
     /// How long the cell takes to obey a kill, ns.
     kill_ns: u64,
+    /// What the host itself may add to that, ns.
+    added_ns: u64,
     /// Why traps cannot have a backtrace, if a tenant is in the way.
     no_backtraces: Option<String>,
 }
@@ -174,6 +176,7 @@ impl HostSteps {
             longest,
             fault,
             kill_ns: profile.kill_ns(),
+            added_ns: profile.added_ns(),
             no_backtraces,
         }
     }
@@ -202,6 +205,11 @@ impl HostSteps {
     /// How long the cell takes to obey a kill, ns.
     pub(crate) const fn kill_ns(&self) -> u64 {
         self.kill_ns
+    }
+
+    /// What the host itself may add to a kill, ns.
+    pub(crate) const fn added_ns(&self) -> u64 {
+        self.added_ns
     }
 
     /// How long a fault takes.

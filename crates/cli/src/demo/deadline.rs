@@ -50,6 +50,7 @@ impl Deadlines {
                 preemption_ns: preemption.time().get(),
                 kills: 1,
                 kill_ns: profile.kill_ns(),
+                host_ns: profile.added_ns(),
             },
             ends: reservation_for_ends(&[background], longest_step_ns, ORDER, overhead),
             overhead,

@@ -262,6 +262,7 @@ impl Case<'_> {
             preemption_ns: overhead.per_preemption,
             kills: 1,
             kill_ns: self.profile.kill_ns(),
+            host_ns: self.profile.added_ns(),
         };
         let supplier = match self.reserved {
             true => Some(claim(lease, step_ns)),
