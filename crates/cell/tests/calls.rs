@@ -545,7 +545,7 @@ fn types_that_a_component_imports_are_taken_of_no_host() {
     ] {
         let text = format!("(component {import})");
         let refused = cell().compile_exports(text.as_bytes(), &lease(50_000, 64 << 10));
-        let refused = refused.err().expect("nothing offers it");
+        let refused = refused.expect_err("nothing offers it");
         assert!(
             matches!(&refused, ProgramError::World { imports } if imports[..] == ["a"]),
             "{import}: {refused}"
