@@ -443,8 +443,8 @@ fn a_module_of_another_world_is_refused_with_the_list_of_what_is_missing() {
 fn a_component_of_another_world_is_refused_with_the_list_of_what_is_missing() {
     let refusal = refusal(
         r#"(component
-            (import "wasi:keyvalue/store@0.2.0" (instance))
-            (import "wasi:cli/environment@0.3.0" (instance))
+            (import "wasi:keyvalue/store@0.2.0" (instance (export "open" (func))))
+            (import "wasi:cli/environment@0.3.0" (instance (export "get-environment" (func))))
             (import "wasi:cli/environment@0.2.0" (instance)))"#,
     );
     assert!(

@@ -393,7 +393,7 @@ fn what_cannot_run_is_one_clear_error_each() {
     leasehold.refuses(&["run", &library], 65, &["_start"]);
     let foreign = leasehold.write(
         "foreign.wat",
-        r#"(component (import "wasi:keyvalue/store@0.2.0" (instance)))"#,
+        r#"(component (import "wasi:keyvalue/store@0.2.0" (instance (export "open" (func)))))"#,
     );
     leasehold.refuses(&["run", &foreign], 65, &["wasi:keyvalue/store"]);
     let flood = guest("instance-flood.wat").display().to_string();
