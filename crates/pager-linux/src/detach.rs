@@ -23,9 +23,8 @@ use crate::error::{Error, system};
 use crate::present::TABLE;
 use crate::span::{BYTES, Span};
 
-/// Attachments whose addresses are freed in one step at the most: some five system calls each, 15 to 25 µs on a virtual
-/// machine.
-const ATTACHMENTS: u32 = 4;
+/// Attachments whose addresses are freed in one step at the most.
+const ATTACHMENTS: u32 = 16;
 /// Blocks of copies whose addresses are freed in one system call at the most: each may be a
 /// mapping of its own.
 const BLOCKS: u32 = 64;
@@ -127,11 +126,8 @@ impl Engine {
         linux.tidy();
         let (mut pages, mut tables) = (limit.max(1), TABLES);
         for _ in 0..ATTACHMENTS {
-            if retirement.moving.is_none() && retirement.todo.is_empty() {
-                return self.retire_lingering(retirement);
-            }
             let Some(moving) = linux.next_moving(retirement)? else {
-                continue;
+                return self.retire_lingering(retirement);
             };
             let moved = linux.move_part(moving, pages, tables)?;
             if moved.all
@@ -242,14 +238,15 @@ impl Linux {
         Ok(())
     }
 
-    /// The attachment that is on its way, or the next one; `None` if nothing is mapped there, or all have gone.
+    /// The attachment that is on its way, or the next one; `None` if all have gone.
     fn next_moving<'a>(
         &mut self,
         retirement: &'a mut Retirement,
     ) -> Result<Option<&'a mut Moving>, Error> {
-        if retirement.moving.is_none()
-            && let Some(at) = retirement.todo.last()
-        {
+        while retirement.moving.is_none() {
+            let Some(at) = retirement.todo.last() else {
+                return Ok(None);
+            };
             let attached = at.index();
             let begun = self.begin_moving(attached);
             retirement.moving = begun.map_err(system("take addresses back"))?;
