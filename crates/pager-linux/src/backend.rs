@@ -5,6 +5,7 @@
 mod write_out;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use leasehold_pager::{
     AreaId, AttachmentId, Backend, CLUSTER, Frame, Held, PAGE, Page, PageNumber, ReservationId,
@@ -187,6 +188,13 @@ impl Linux {
         let (&start, &(end, attached)) = self.ranges.range(..=address).next_back()?;
         let page = ((address - start) as u64 / PAGE) as u32;
         (address < end).then_some((attached, PageNumber::new(page)))
+    }
+
+    /// Returns whether nothing is attached at any of these addresses, or was and is there still.
+    pub(crate) fn is_vacant(&self, addresses: Range<usize>) -> bool {
+        let last = self.ranges.range(..addresses.end).next_back();
+        last.is_none_or(|(_, &(end, _))| end <= addresses.start)
+            && !self.holders.lingers_in(addresses)
     }
 
     /// Returns whether a page of an attachment is visible at its address now.

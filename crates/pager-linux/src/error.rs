@@ -53,6 +53,14 @@ pub enum Error {
         /// Pages from there on.
         pages: u32,
     },
+    /// Something is attached at one of these addresses, or was and could not be made inaccessible yet.
+    #[error("something is attached at {address:#x}, or in the {pages} pages from there on")]
+    Occupied {
+        /// The address.
+        address: usize,
+        /// Pages from there on.
+        pages: u32,
+    },
     /// Pages of a file can be attached copy on write or to be read only.
     #[error("the area shows a file: it can be attached copy on write or read-only")]
     ReadOnly,

@@ -129,7 +129,7 @@ impl Engine {
     /// Addresses at which nothing is attached: they are not this pager's, unless something that
     /// was attached there lingers.
     fn elsewhere(&mut self, address: usize) -> Served {
-        if self.linux().holders.lingers_at(address) {
+        if self.linux().holders.lingers_in(address..address + 1) {
             return Served::Denied(None, Reason::Refused(Refused::Stale));
         }
         Served::Elsewhere

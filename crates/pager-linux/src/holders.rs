@@ -5,6 +5,7 @@
 //! exists. So no tenant can take what another one was promised.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use leasehold_pager::{AttachmentId, ReservationId};
 
@@ -183,10 +184,10 @@ impl Holders {
         self.0.get(&id)?.lingering.last().copied()
     }
 
-    /// Something lingers at an address.
-    pub(crate) fn lingers_at(&self, address: usize) -> bool {
+    /// Something lingers at one of these addresses.
+    pub(crate) fn lingers_in(&self, addresses: Range<usize>) -> bool {
         let mut all = self.0.values().flat_map(|holder| &holder.lingering);
-        all.any(|(_, span)| (span.start()..span.end()).contains(&address))
+        all.any(|(_, span)| span.start() < addresses.end && addresses.start < span.end())
     }
 
     /// Addresses that lingered are inaccessible.

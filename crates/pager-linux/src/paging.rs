@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fs::File;
 use std::marker::PhantomData;
+use std::ops::Range;
 use std::{fmt, io};
 
 use leasehold_door::{Call, pass};
@@ -390,7 +391,8 @@ impl Paging {
     /// it is until it is made [accessible](Self::grow). Nothing is read or filled.
     ///
     /// # Errors
-    /// As [`Pager::attach`]; [`Error::Misplaced`], [`Error::ReadOnly`], [`Error::System`].
+    /// As [`Pager::attach`]; [`Error::Misplaced`], [`Error::Occupied`], [`Error::ReadOnly`],
+    /// [`Error::System`].
     ///
     /// # Safety
     /// The addresses of all the area's pages from `address` on are the caller's, which has reserved
@@ -411,7 +413,7 @@ impl Paging {
                 return Err(Error::ReadOnly);
             }
             // SAFETY: the caller's promise.
-            let span = unsafe { range(address as usize, pages) }?;
+            let span = unsafe { range(engine, address as usize, pages) }?;
             let accessible = accessible.min(pages);
             let tracked = engine.linux().memory(area.index()).is_tracked();
             let placement = Placement {
@@ -430,7 +432,7 @@ impl Paging {
     /// Nothing is read or filled.
     ///
     /// # Errors
-    /// As [`Pager::attach`]; [`Error::Misplaced`], [`Error::System`].
+    /// As [`Pager::attach`]; [`Error::Misplaced`], [`Error::Occupied`], [`Error::System`].
     ///
     /// # Safety
     /// As for [`attach_at`](Self::attach_at).
@@ -443,7 +445,7 @@ impl Paging {
         self.work(|engine| {
             let (pages, _) = area_of(engine, area)?;
             // SAFETY: the caller's promise.
-            let span = unsafe { range(address as usize, pages) }?;
+            let span = unsafe { range(engine, address as usize, pages) }?;
             let placement = Placement {
                 span,
                 accessible: pages,
@@ -546,7 +548,7 @@ impl Paging {
     ///
     /// # Errors
     /// As [`Pager::attach`] for both; [`Error::CopiesTooFew`], [`Error::Misplaced`],
-    /// [`Error::System`].
+    /// [`Error::Occupied`], [`Error::System`].
     ///
     /// # Safety
     /// As for [`attach_at`](Self::attach_at).
@@ -565,7 +567,7 @@ impl Paging {
                 return Err(Error::CopiesTooFew);
             }
             // SAFETY: the caller's promise.
-            let span = unsafe { range(address as usize, pages) }?;
+            let span = unsafe { range(engine, address as usize, pages) }?;
             let left = engine.linux().holders.mappings_left(to);
             // Half of what is left stays for what the tenant grows by.
             let blocks = BLOCKS.min(left.saturating_sub(MAPPINGS) / 2).max(1);
@@ -818,6 +820,13 @@ impl Paging {
         self.thread.with(|engine| engine.pager.sharers(area))
     }
 
+    /// Whether nothing is attached at these addresses, nor was and could not be made inaccessible yet: they are the
+    /// caller's. Some 100 ns.
+    pub fn is_vacant(&self, addresses: Range<usize>) -> bool {
+        self.thread
+            .with(|engine| engine.linux().is_vacant(addresses))
+    }
+
     /// Pages of an attachment that its tenant has mapped.
     ///
     /// # Errors
@@ -1014,14 +1023,17 @@ fn retirement<'a>(
     }
 }
 
-/// The addresses of `pages` pages from `address` on.
+/// The addresses of `pages` pages from `address` on, if nothing is attached there.
 ///
 /// # Safety
 /// As for [`Span::new`].
-unsafe fn range(address: usize, pages: u32) -> Result<Span, Error> {
-    let fits = address.checked_add(pages as usize * BYTES).is_some();
-    if !address.is_multiple_of(BYTES) || address == 0 || !fits {
-        return Err(Error::Misplaced { address, pages });
+unsafe fn range(engine: &mut Engine, address: usize, pages: u32) -> Result<Span, Error> {
+    let end = address.checked_add(pages as usize * BYTES);
+    let end = end.filter(|_| address.is_multiple_of(BYTES) && address != 0);
+    let end = end.ok_or(Error::Misplaced { address, pages })?;
+    // What ends later would take from the one that is there now what it has.
+    if !engine.linux().is_vacant(address..end) {
+        return Err(Error::Occupied { address, pages });
     }
     // SAFETY: the caller's promise.
     Ok(unsafe { Span::new(address, pages) })

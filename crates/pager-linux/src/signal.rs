@@ -9,7 +9,7 @@
 use leasehold_door::{Call, pass};
 use std::cell::{Cell, UnsafeCell};
 use std::ffi::c_void;
-use std::io;
+use std::io::{self, Write as _};
 use std::ptr;
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -362,6 +362,7 @@ unsafe fn access(engine: &Engine, address: usize, _: *const c_void) -> Access {
 unsafe fn chain(signal: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     // SAFETY: the caller's promise, and what the kernel said was installed.
     unsafe {
+        say(signal, (*info).si_addr() as usize);
         match BEFORE.get() {
             Some(before) => call(before, signal, info, context),
             None => default(signal),
@@ -400,6 +401,20 @@ fn default(signal: libc::c_int) {
         libc::sigaction(signal, &action, ptr::null_mut());
         libc::raise(signal);
     }
+}
+
+/// Says where a fault was that is not the pager's: the process is likely to end, and without a word.
+fn say(signal: libc::c_int, address: usize) {
+    let mut line = [0; 128];
+    let mut rest = &mut line[..];
+    let known = match THREAD_PAGER.get().is_null() {
+        true => "a thread without a pager",
+        false => "memory that no tenant has",
+    };
+    let _ = writeln!(rest, "leasehold: signal {signal} at {address:#x}: {known}");
+    let unused = rest.len();
+    // SAFETY: the bytes are valid for the call, which is allowed in signal handlers.
+    unsafe { libc::write(2, line.as_ptr().cast(), line.len() - unused) };
 }
 
 fn die(message: &str) -> ! {

@@ -153,6 +153,8 @@ fn an_access_that_is_denied_and_a_signal_that_is_not_ours_end_as_they_should() {
         ("sent", libc::SIGBUS),
     ] {
         let output = alone(test, |_| {}).expect("started");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(said.contains("leasehold: signal 7 at 0x"), "{test}: {said}");
         // A runtime may report the signal, and abort.
         let died = output.status.signal().expect("a signal");
         assert!(

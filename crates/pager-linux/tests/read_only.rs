@@ -6,7 +6,7 @@ use std::io::Write;
 
 use common::{Addresses, open};
 use leasehold_pager::{AttachmentId, Contract, Ending, PageNumber, ReservationId, Sharing};
-use leasehold_pager_linux::Paging;
+use leasehold_pager_linux::{Error, Paging};
 
 const PAGES: u32 = 40;
 
@@ -158,4 +158,41 @@ fn what_lies_behind_a_trimmed_attachment_can_be_attached() {
     while paging.end_step(id, 7).expect("steps") == Ending::More {}
     paging.audit();
     assert_eq!(paging.unreserved(), 128);
+}
+
+#[test]
+fn nothing_is_attached_where_something_else_is_until_that_has_gone() {
+    let (paging, _store) = open(128, 128);
+    let [first, second] = [0; 2].map(|_| {
+        let id = paging.reserve(&Contract::hard(32).with_swap(100));
+        id.expect("frames")
+    });
+    let memory = Addresses::reserve(40);
+    let area = || paging.create_area(20, Sharing::Conserve).expect("an area");
+    let at = |page: usize| memory.start().wrapping_add(page * common::BYTES);
+    // SAFETY: the addresses were reserved for this, and are used by this test only.
+    let attach = |id, area, page| unsafe { paging.attach_at(id, area, at(page), 20) };
+    attach(first, area(), 10).expect("attached");
+    memory.store(10, 1);
+    let (own, data) = (area(), paging.create_image(data(), Sharing::Conserve));
+    let data = data.expect("an area");
+    let copies = paging.create_area(PAGES, Sharing::Conserve);
+    let copies = copies.expect("an area");
+    for page in [0, 10, 20] {
+        let refused = attach(second, own, page);
+        assert!(matches!(refused, Err(Error::Occupied { pages: 20, .. })));
+    }
+    // SAFETY: as above.
+    let refused = unsafe { paging.attach_read_only(second, data, at(0)) };
+    assert!(matches!(refused, Err(Error::Occupied { .. })));
+    // SAFETY: as above.
+    let refused = unsafe { paging.attach_copied(second, data, copies, at(0)) };
+    assert!(matches!(refused, Err(Error::Occupied { .. })));
+    assert_eq!(memory.load(10), 1);
+    while paging.retire_step(first, 1).expect("steps") == Ending::More {}
+    attach(second, own, 20).expect("attached");
+    memory.store(20, 2);
+    while paging.end_step(first, 7).expect("steps") == Ending::More {}
+    assert_eq!(memory.load(20), 2, "the end takes nothing of it");
+    paging.audit();
 }

@@ -92,7 +92,7 @@ mod tests {
     fn an_area_is_attached_inside_of_the_ranges_only() {
         let paging = Paging::open(Options::new(16)).expect("paging");
         let mut ranges = Ranges::new(1).expect("addresses");
-        let range = ranges.take().expect("one");
+        let range = ranges.take(&paging).expect("one");
         let start = ranges.start(&range);
         let contract = Contract::hard(4).with_swap(0);
         let to = paging.reserve(&contract).expect("frames");

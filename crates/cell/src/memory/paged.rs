@@ -224,7 +224,7 @@ impl CellMemory {
         let prepared = creating.image.as_ref().and(tenancy.prepared.take());
         let (range, image) = match prepared {
             Some(Prepared { range, first, part }) => (Some(range), Some((first, part))),
-            None => (self.ranges.take(), None),
+            None => (self.ranges.take(&self.paging), None),
         };
         let Some(range) = range else {
             return Some(Err("no addresses are left for a memory".to_owned()));
@@ -349,6 +349,15 @@ impl CellMemory {
         })
     }
 
+    /// Leaves what cannot be detached to the end of its tenant.
+    fn keep(&mut self, kept: Left) {
+        match self.tenancies.get_mut(&kept.root) {
+            Some(tenancy) => tenancy.kept.push(kept.range),
+            // That has begun.
+            None => self.ranges.give_back(kept.range, &self.paging),
+        }
+    }
+
     /// Continues to detach an unused attachment of a linear memory.
     pub(super) fn detach_attachment(&mut self, at: AttachmentId, pages: u32) -> Detached {
         match self.paging.detach_step(at, pages) {
@@ -436,17 +445,122 @@ pub(crate) fn detach(left: &mut Vec<Left>, pages: u32) {
             Detached::Done if last.parts.pop().is_some() => {}
             Detached::Done => {
                 if let Some(gone) = left.pop() {
-                    memory.ranges.give_back(gone.range);
+                    memory.ranges.give_back(gone.range, &memory.paging);
                 }
             }
             Detached::Kept => {
-                let kept = left.pop();
-                let tenancy = kept.as_ref().map(|kept| kept.root);
-                let tenancy = tenancy.and_then(|root| memory.tenancies.get_mut(&root));
-                if let (Some(kept), Some(tenancy)) = (kept, tenancy) {
-                    tenancy.kept.push(kept.range);
+                if let Some(kept) = left.pop() {
+                    memory.keep(kept);
                 }
             }
         }
     });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::places::Request;
+    use super::super::{HeldMemory, Swap, admit, enter, leave, region, tenancy};
+    use super::{Creating, GroupId, LinearMemory, PagedMemory, claim, detach, with};
+    use crate::profile::Profile;
+    use leasehold_kernel::{Kernel, KernelConfig};
+    use leasehold_lease::{ByteSize, Lease, MemoryKind, Paging, SharedPages};
+    use leasehold_reclaim::{Config, HeapBacking, Mode};
+
+    /// Bytes of a memory, and of the region in it.
+    const MEMORY: usize = 1 << 16;
+
+    fn kernel() -> Kernel<HeapBacking> {
+        let config = KernelConfig {
+            reclaim: Config {
+                arena_bytes: 1 << 20,
+                keep_resident: 1 << 20,
+                mode: Mode::Grouped,
+                max_groups: 16,
+            },
+            max_executions: 16,
+            max_channel_bytes: 1 << 16,
+            max_region_bytes: 1 << 20,
+            timer_floor_ns: 10,
+        };
+        Kernel::new(config, Profile::free().kernel_costs(), HeapBacking)
+    }
+
+    fn memory_of(root: GroupId) -> PagedMemory {
+        let creating = Creating {
+            root,
+            image: None,
+            ahead: None,
+            keeper: None,
+        };
+        let made = with(|memory| memory.make(&creating, MEMORY)).flatten();
+        made.expect("it pages").expect("a memory")
+    }
+
+    /// The memory of a task of a tenant that ends before all of it was taken back.
+    #[test]
+    fn addresses_are_used_again_when_nothing_is_attached_there() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let held = HeldMemory {
+            bytes: 2 << 20,
+            for_all: false,
+            swap: Some(Swap {
+                path: directory.path().join("swap"),
+                bytes: 16 << 20,
+            }),
+        };
+        enter(Some(&held), &Profile::free(), 8).expect("a cell's memory");
+        let mut kernel = kernel();
+        let mut lease = Lease::default().memory;
+        lease.reserve = ByteSize::new(512 << 10).expect("in range");
+        lease.paging = Some(Paging {
+            limit: ByteSize::new(4 << 20).expect("in range"),
+            kind: MemoryKind::Hard,
+            shared: SharedPages::None,
+            mappings: Paging::MAPPINGS,
+        });
+        let [(tenant, ending), (_, other)] = [0; 2].map(|_| {
+            let tenant = kernel.admit(1_000_000, 0).expect("a tenant");
+            let root = kernel.group_of(tenant).expect("its group");
+            admit(root, &lease).expect("a reservation");
+            (tenant, root)
+        });
+        let own = kernel.region_create_mapped(tenant, MEMORY as u64);
+        let own = own.expect("a region");
+        let mapping = kernel.region_mapping(tenant, own).expect("its own");
+        let request = Request {
+            region: mapping.region,
+            length: mapping.length,
+            by: (tenant, own),
+            writable: true,
+        };
+
+        let mut memory = memory_of(ending);
+        let start = memory.as_ptr();
+        let grown = region::create(request, &mut || {
+            memory.grow_to(2 * MEMORY).expect("room for it");
+        });
+        let at = grown.expect("it pages").expect("a region");
+        // SAFETY: in the memory.
+        unsafe { start.add(at).write(7) };
+        drop(memory);
+        let mut left = Vec::new();
+        claim(&mut left);
+        let mut tenancy = tenancy::end(ending).expect("its reservation");
+        while !left.is_empty() {
+            detach(&mut left, u32::MAX);
+        }
+        let meanwhile = memory_of(other);
+        assert_ne!(meanwhile.as_ptr(), start, "the region is there");
+        while !tenancy.retire_step() {}
+        let afterwards = memory_of(other);
+        assert_eq!(afterwards.as_ptr(), start);
+        for memory in [&meanwhile, &afterwards] {
+            // SAFETY: in the memory.
+            unsafe { memory.as_ptr().add(MEMORY - 1).write(8) };
+        }
+        tenancy.give_back();
+        drop((meanwhile, afterwards));
+        leave();
+    }
 }

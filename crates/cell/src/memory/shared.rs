@@ -233,7 +233,7 @@ impl CellMemory {
 
     /// Attaches the image of a tenant's program where its memory will be made.
     fn prepare(&mut self, root: GroupId, image: &Image, name: &str) -> Result<Joining, Error> {
-        let Some(range) = self.ranges.take() else {
+        let Some(range) = self.ranges.take(&self.paging) else {
             return Err(Error::System {
                 doing: "find addresses for a memory",
                 source: std::io::ErrorKind::OutOfMemory.into(),
@@ -270,7 +270,7 @@ impl CellMemory {
         };
         let joined = self.join(root, &source);
         let (Ok(joining), Some(tenancy)) = (&joined, self.tenancies.get_mut(&root)) else {
-            self.ranges.give_back(range);
+            self.ranges.give_back(range, &self.paging);
             return joined;
         };
         tenancy.prepared = Some(Prepared {

@@ -264,7 +264,7 @@ impl Tenancy {
             place.forget(&memory.paging);
         }
         for range in self.kept.drain(..).chain(prepared) {
-            memory.ranges.give_back(range);
+            memory.ranges.give_back(range, &memory.paging);
         }
     }
 
