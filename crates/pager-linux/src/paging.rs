@@ -747,7 +747,7 @@ impl Paging {
     /// and may be used for something else. Its frames and pages come back in
     /// [steps](Self::end_step).
     ///
-    /// A step frees the addresses of 16 attachments at the most, of 16 page tables with resident pages, or up
+    /// A step frees the addresses of 4 attachments at the most, of 16 page tables with resident pages, or up
     /// to the end of a page table after `limit` resident pages: some microseconds for each attachment, and 10
     /// ns for each resident page of those whose pages can be written out; attachments [copy on
     /// write](Self::attach_copied) are unmapped in place, 70 ns for each resident page. The first one takes a

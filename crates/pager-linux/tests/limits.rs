@@ -245,9 +245,9 @@ fn the_addresses_of_thousands_of_attachments_are_freed_some_a_step() {
             break;
         }
     }
-    // 16 attachments a step.
+    // 4 attachments a step.
     assert!(
-        (mine.len() / 16..mine.len() / 16 + 4).contains(&steps),
+        (mine.len() / 4..mine.len() / 4 + 4).contains(&steps),
         "{steps}"
     );
     let starts: BTreeSet<usize> = mappings().into_iter().map(|(from, _)| from).collect();

@@ -228,7 +228,7 @@ impl Tenancy {
         self.kept.extend(ranges_of(left));
     }
 
-    /// Makes some of its linear memories inaccessible: at most 16 pieces and [`STEP`] resident
+    /// Makes some of its linear memories inaccessible: at most 4 pieces and [`STEP`] resident
     /// pages. Returns true when their addresses are free, or when the kernel refuses repeatedly:
     /// the addresses then stay unused until it accepts.
     pub(crate) fn retire_step(&mut self) -> bool {
