@@ -77,6 +77,8 @@ calls! {
     Look: [NOMEM],
     /// `mlock2`.
     Lock: [NOMEM],
+    /// `munlock`.
+    Unlock: [NOMEM],
     /// `memfd_create`.
     MakeFile: [NOMEM MFILE],
     /// `ftruncate` of pages in memory.

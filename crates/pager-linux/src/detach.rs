@@ -6,7 +6,8 @@
 //! attachments and resident pages.
 //!
 //! Moving is a matter of whole page tables if writes were never trapped. If they were, the kernel
-//! visits every entry to take the trap off (10 ns each). Addresses at which copies are shown
+//! visits every entry to take the trap off (10 ns each). What is locked and moved is counted twice against what a user
+//! may lock, for good: where there is a limit, it is unlocked before (200 ns for each page). Addresses at which copies are shown
 //! are many mappings, and are unmapped in place.
 //!
 //! A step that the kernel refuses changes nothing that the next one relies on: the next call
@@ -21,6 +22,7 @@ use crate::backend::Linux;
 use crate::engine::Engine;
 use crate::error::{Error, system};
 use crate::present::TABLE;
+use crate::probe::locks_without_limit;
 use crate::span::{BYTES, Span};
 
 /// Attachments whose addresses are freed in one step at the most: some five system calls each, 15 to 25 µs on a virtual
@@ -43,6 +45,8 @@ struct Moving {
     next: PageNumber,
     /// No other tenant has the area: its frames are freed with the entries.
     drops: bool,
+    /// It is to be unlocked before it is moved.
+    unlocks: bool,
 }
 
 /// The result of a step on an attachment.
@@ -281,6 +285,7 @@ impl Linux {
             to: None,
             next: PageNumber::FIRST,
             drops,
+            unlocks: !locks_without_limit(),
         };
         // Kernels take the trap off when the entries move.
         let untrapped = tracked || is_read_only || self.userfault.unregister(used).is_ok();
@@ -304,7 +309,11 @@ impl Linux {
         let tables = self.view(moving.attached).present.tables_in(from, to);
         let part = used.addresses_of(from, to);
         let moved = moving.to.filter(|_| from < to).map(|aside| {
-            let moved = part.move_to(aside.addresses_of(from, to));
+            let unlocked = match moving.unlocks {
+                true => part.unlock(),
+                false => Ok(()),
+            };
+            let moved = unlocked.and_then(|()| part.move_to(aside.addresses_of(from, to)));
             (aside, moved.is_ok())
         });
         if let Some((aside, false)) = moved {

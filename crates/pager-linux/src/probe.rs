@@ -117,8 +117,8 @@ fn try_protected_mapping(userfault: &Userfault) -> Result<(), Unsupported> {
     tried.and(gone).map_err(missing)
 }
 
-/// Returns whether locking memory is not limited for this process.
-fn locks_without_limit() -> bool {
+/// Returns whether locking memory is not limited for this process. Two system calls at the most.
+pub(crate) fn locks_without_limit() -> bool {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Memlock);
     let capable = rustix::thread::capabilities(None).is_ok_and(|sets| {
         sets.effective

@@ -180,7 +180,8 @@ impl Span {
         Ok(())
     }
 
-    /// Moves what is mapped to other addresses, and leaves an empty mapping of the same behind.
+    /// Moves what is mapped to other addresses, and leaves an empty mapping of the same behind. If it is
+    /// [locked](Self::lock_on_fault), kernels count it twice from then on.
     pub(crate) fn move_to(self, to: Span) -> io::Result<()> {
         debug_assert_eq!(self.bytes, to.bytes);
         pass(Call::Move)?;
@@ -227,6 +228,14 @@ impl Span {
         pass(Call::Advise)?;
         // SAFETY: see `Span::new`.
         unsafe { rustix::mm::madvise(self.pointer(), self.bytes, advice) }?;
+        Ok(())
+    }
+
+    /// Lets go of pages that are locked. Some 200 ns for each that is resident.
+    pub(crate) fn unlock(self) -> io::Result<()> {
+        pass(Call::Unlock)?;
+        // SAFETY: see `Span::new`.
+        unsafe { rustix::mm::munlock(self.pointer(), self.bytes) }?;
         Ok(())
     }
 

@@ -7,8 +7,9 @@ use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::{Command, Output};
 
 use common::{Addresses, Fails, MemoryStore, open};
-use leasehold_pager::{Contract, Sharing};
+use leasehold_pager::{Contract, Ending, Sharing};
 use leasehold_pager_linux::{Answer, Denied, Features, Handlers, Options, Paging};
+use rustix::process::{Resource, Rlimit, setrlimit};
 
 /// Bytes of a tenant for a system call.
 fn slice<'a>(start: *mut u8, from: usize, bytes: usize) -> &'a mut [u8] {
@@ -194,14 +195,54 @@ fn ordinary() {
 }
 
 #[test]
+#[ignore = "run by another test as an ordinary user"]
+fn ordinary_with_locks() {
+    let paging = Paging::open(Options {
+        store: Some(Box::new(MemoryStore::new(256))),
+        ..Options::new(64)
+    });
+    let paging = paging.expect("a kernel with userfaultfd");
+    if !paging.held().locked {
+        println!("skipped: this user may not lock 64 pages");
+        return;
+    }
+    let memory = Addresses::reserve(50);
+    for _ in 0..100 {
+        let id = paging.reserve(&Contract::hard(6)).expect("frames");
+        let area = paging.create_area(50, Sharing::Conserve).expect("an area");
+        memory.attach(&paging, id, area);
+        memory.store(1, 7);
+        while paging.end_step(id, 64).expect("steps") == Ending::More {}
+    }
+    assert!(paging.held().locked);
+}
+
+#[test]
 fn an_ordinary_user_can_page_as_well() {
+    as_an_ordinary_user("ordinary");
+}
+
+#[test]
+fn tenants_that_end_use_up_nothing_of_what_an_ordinary_user_may_lock() {
+    as_an_ordinary_user("ordinary_with_locks");
+}
+
+fn as_an_ordinary_user(test: &str) {
     if !rustix::process::geteuid().is_root() {
         // Then the other tests were run as one.
         return;
     }
     let nobody = 65_534;
-    let output = alone("ordinary", |command| {
+    let output = alone(test, |command| {
         command.uid(nobody).gid(nobody).current_dir("/");
+        // 4 MiB.
+        let limit = Rlimit {
+            current: Some(4 << 20),
+            maximum: Some(4 << 20),
+        };
+        let limit = move || Ok(setrlimit(Resource::Memlock, limit)?);
+        // SAFETY: a system call.
+        unsafe { command.pre_exec(limit) };
     });
     match output {
         Ok(output) => assert!(output.status.success(), "{output:?}"),
