@@ -5,6 +5,7 @@ use crate::calling::{Calling, unless_over};
 use crate::connect::Target;
 use crate::connection;
 use crate::datagrams;
+use crate::informational::Awaiting;
 use crate::listening;
 use crate::names;
 use crate::payer::Payer;
@@ -163,7 +164,7 @@ async fn send(
         match reuse(calling, &target, request, limit(timeouts.first_byte)).await? {
             Reused::Answered(connection, response) => (connection, response),
             Reused::Not(unsent) => {
-                let request = match unsent {
+                let mut request = match unsent {
                     Some(request) => request,
                     // It has no body.
                     None => self::request(half, head, span)?.1,
@@ -172,10 +173,11 @@ async fn send(
                 let mut connection = timeout_at(limit(timeouts.connect), connecting)
                     .await
                     .map_err(|_| CallError::ConnectTimeout)??;
+                let awaiting = Awaiting::of(&mut request);
                 let responding = connection.sender.send_request(request);
-                let response = timeout_at(limit(timeouts.first_byte), responding)
-                    .await
-                    .map_err(|_| CallError::ResponseTimeout)?
+                let response = awaiting
+                    .answer(responding, limit(timeouts.first_byte))
+                    .await?
                     .map_err(|error| connection.error(&error))?;
                 (connection, response)
             }
@@ -240,7 +242,7 @@ enum Reused {
 async fn reuse(
     calling: &Calling,
     target: &Target,
-    request: Request<RequestBody>,
+    mut request: Request<RequestBody>,
     until: Instant,
 ) -> Result<Reused, CallError> {
     let Some(mut idle) = calling.pool.take(target) else {
@@ -250,10 +252,11 @@ async fn reuse(
         return Ok(Reused::Not(Some(request)));
     }
     let is_repeatable = request.method().is_safe() && request.body().is_end_stream();
-    match timeout_at(until, idle.sender.try_send_request(request)).await {
-        Err(_) => Err(CallError::ResponseTimeout),
-        Ok(Ok(response)) => Ok(Reused::Answered(idle, response)),
-        Ok(Err(mut failed)) => match failed.take_message() {
+    let awaiting = Awaiting::of(&mut request);
+    let responding = idle.sender.try_send_request(request);
+    match awaiting.answer(responding, until).await? {
+        Ok(response) => Ok(Reused::Answered(idle, response)),
+        Err(mut failed) => match failed.take_message() {
             Some(request) => Ok(Reused::Not(Some(request))),
             // Closed or reset, before a head came: a head that is no HTTP is an answer.
             None if is_repeatable && !failed.error().is_parse() => Ok(Reused::Not(None)),

@@ -71,6 +71,7 @@ mod datagrams;
 mod dns;
 mod error;
 mod handshake;
+mod informational;
 mod listening;
 mod names;
 mod outgoing;

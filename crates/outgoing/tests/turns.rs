@@ -9,7 +9,7 @@ use std::net::{TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
-use support::{lease, send, status};
+use support::{lease, send, status, wait};
 
 /// A host that does this with each connection, after the head of a request.
 fn host(answer: impl Fn(&mut TcpStream) + Copy + Send + 'static) -> u16 {
@@ -51,13 +51,17 @@ fn hosts_that_send_informational_heads_without_end_delay_no_other_tenant() {
         outgoing.open("a", None, &other).expect("open"),
     );
     let to_flood = format!("127.0.0.1:{flooding}");
-    let _calls: Vec<_> = (0..CALLS)
+    let mut calls: Vec<_> = (0..CALLS)
         .map(|_| send(&flooded, &to_flood, false))
         .collect();
     let to_modest = format!("127.0.0.1:{modest}");
     for number in 0..100 {
         let answer = status(&mut send(&quiet, &to_modest, false));
         assert_eq!(answer, Ok(200), "request {number}");
+    }
+    for call in &mut calls {
+        let ended = status(call);
+        assert_eq!(ended, Err(Failure::Call(CallError::Protocol)));
     }
     let charged = |outlet: &leasehold_exchange::Outlet| outlet.outbox().take_charged();
     let (theirs, own) = (charged(&flooded), charged(&quiet));
@@ -69,7 +73,8 @@ fn the_end_of_a_tenant_closes_connections_that_are_flooded() {
     static OPEN: AtomicU64 = AtomicU64::new(0);
     let flooding = host(|stream| {
         OPEN.fetch_add(1, Ordering::SeqCst);
-        while stream.write_all(b"HTTP/1.1 100 Continue\r\n\r\n").is_ok() {}
+        let _ = stream.write_all(b"HTTP/1.1 200 OK\r\n\r\n");
+        while stream.write_all(&[b'a'; 4096]).is_ok() {}
         OPEN.fetch_sub(1, Ordering::SeqCst);
     });
     let hostile = lease(&format!(
@@ -83,8 +88,14 @@ fn the_end_of_a_tenant_closes_connections_that_are_flooded() {
     while OPEN.load(Ordering::SeqCst) < 8 {
         thread::yield_now();
     }
+    assert_eq!(status(&mut calls[0]), Ok(200));
     outlet.outbox().close();
-    let ended = status(&mut calls[0]);
+    let ended = loop {
+        match wait(|context| calls[0].poll_read(context, 4096)) {
+            Ok(Some(_)) => {}
+            ended => break ended,
+        }
+    };
     assert!(
         matches!(
             ended,

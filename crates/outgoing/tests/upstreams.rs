@@ -10,7 +10,8 @@ use std::thread;
 use support::{lease, send, status, wait};
 
 /// A host that answers one request with these bytes, and closes its connection.
-fn host(answer: &'static str) -> u16 {
+fn host(answer: &str) -> u16 {
+    let answer = answer.to_owned();
     let listener = TcpListener::bind("127.0.0.1:0").expect("a socket");
     let port = listener.local_addr().expect("an address").port();
     thread::spawn(move || {
@@ -26,7 +27,7 @@ fn host(answer: &'static str) -> u16 {
 }
 
 /// Sends a request to such a host, and runs `look` on the guest's half.
-fn ask<T>(answer: &'static str, look: impl FnOnce(&mut ClientHalf) -> T) -> T {
+fn ask<T>(answer: &str, look: impl FnOnce(&mut ClientHalf) -> T) -> T {
     let port = host(answer);
     let lease = lease(&format!("allow = [\"http://127.0.0.1:{port}\"]"));
     let trust = Trust::load([&lease]).expect("nothing is read");
@@ -47,6 +48,21 @@ fn what_came_before_a_cut_is_read_before_the_error() {
         let then = wait(|context| client.poll_read(context, 100));
         assert_eq!(then, Err(Failure::Call(CallError::Incomplete)));
     });
+}
+
+#[test]
+fn a_host_sends_few_informational_responses_before_its_answer_and_none_without_end() {
+    for (heads, expected) in [
+        (64, Ok(200)),
+        (65, Err(Failure::Call(CallError::Protocol))),
+        (5_000, Err(Failure::Call(CallError::Protocol))),
+    ] {
+        let answer = "HTTP/1.1 103 Early Hints\r\nlink: </a>\r\n\r\n".repeat(heads)
+            + "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n";
+        ask(&answer, |client| {
+            assert_eq!(status(client), expected, "{heads} before the answer");
+        });
+    }
 }
 
 #[test]
