@@ -30,6 +30,7 @@
 //! | the thread, and an outbox for each start of a tenant | `outgoing`, `tenant`; why it cannot start: `error` |
 //! | what the calls of a tenant share | `calling` |
 //! | one call; a request, and its body | `call`, `body` |
+//! | informational responses before the answer | `informational` |
 //! | a connection over TCP, and what goes over it | `connection` |
 //! | sockets that listen, and the connections that come to them | `listening` |
 //! | a socket for datagrams | `datagrams` |
