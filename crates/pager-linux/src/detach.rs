@@ -22,7 +22,6 @@ use crate::backend::Linux;
 use crate::engine::Engine;
 use crate::error::{Error, system};
 use crate::present::TABLE;
-use crate::probe::locks_without_limit;
 use crate::span::{BYTES, Span};
 
 /// Attachments whose addresses are freed in one step at the most: some five system calls each, 15 to 25 µs on a virtual
@@ -285,7 +284,7 @@ impl Linux {
             to: None,
             next: PageNumber::FIRST,
             drops,
-            unlocks: !locks_without_limit(),
+            unlocks: self.ballast.is_limited(),
         };
         // Kernels take the trap off when the entries move.
         let untrapped = tracked || is_read_only || self.userfault.unregister(used).is_ok();

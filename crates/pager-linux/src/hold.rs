@@ -13,6 +13,7 @@ use std::io;
 
 use rustix::mm::Advice;
 
+use crate::probe::locks_without_limit;
 use crate::span::Span;
 
 /// Pages that the ballast changes by.
@@ -59,6 +60,8 @@ pub(crate) struct Ballast {
     used: u32,
     lent: u32,
     locked: bool,
+    /// The user may lock so much and no more.
+    limited: bool,
 }
 
 impl Ballast {
@@ -74,6 +77,7 @@ impl Ballast {
             used: 0,
             lent: 0,
             locked: locking == Locking::IfAllowed && span.lock_on_fault().is_ok(),
+            limited: !locks_without_limit(),
         };
         ballast.refill(u32::MAX)?;
         Ok(ballast)
@@ -92,6 +96,12 @@ impl Ballast {
 
     pub(crate) fn is_locked(&self) -> bool {
         self.locked
+    }
+
+    /// Whether what is locked is counted against a limit, as it was when this was made: a process that loses the right to
+    /// lock without one raises the limit before.
+    pub(crate) fn is_limited(&self) -> bool {
+        self.limited
     }
 
     pub(crate) fn not_all_locked(&mut self) {
