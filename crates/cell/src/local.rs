@@ -231,12 +231,20 @@ impl Local {
         files: Account,
     ) -> Result<(TenantId, GroupId), Errno> {
         let tenant = self.kernel.admit(base_ns, lease.memory.limit().get())?;
-        let root = self.kernel.group_of(tenant)?;
-        self.kernel
-            .limit_objects(tenant, lease.memory.host_limit().get())?;
+        let limit = lease.memory.host_limit().get();
+        let limited = self.kernel.limit_objects(tenant, limit);
+        let root = limited.and_then(|()| self.kernel.group_of(tenant));
+        let root = root.inspect_err(|_| self.abandon_root(tenant))?;
         self.shares.open(root, &lease.memory);
         self.files.insert(root, Arc::new(files));
         Ok((tenant, root))
+    }
+
+    /// Takes a top-level tenant back that never ran, with everything that it was promised.
+    pub(crate) fn abandon_root(&mut self, tenant: TenantId) {
+        self.forget_shares(tenant);
+        // It has no execution that would have to be told.
+        let _ = self.kernel.end(tenant, &mut |_| {});
     }
 
     /// Charges `tenant` for what `execution` holds from the beginning; `page` is what a page of its linear memory is

@@ -481,6 +481,36 @@ fn what_the_cell_does_not_hold_is_refused_with_what_is_missing() {
 }
 
 #[test]
+fn a_start_that_the_cell_refuses_leaves_nothing_promised() {
+    let held = held(4 * MIB, 8 * MIB);
+    let first = start(&held.cell, STORM, paging(3 * MIB, 4 * MIB));
+    let with_files = |reserve| {
+        let (mut request, _) = request(&held.cell, STORM, &[], paging(reserve, 4 * MIB));
+        request.lease.files.open = 1_000;
+        request.surroundings.dirs.push(Directory {
+            host: held.directory.path().to_owned(),
+            guest: "/".into(),
+            write: true,
+        });
+        request
+    };
+    // Each is promised descriptors and a thread, and has both back.
+    for number in 0..600 {
+        let refused = held.cell.start_tenant(with_files(2 * MIB)).err();
+        assert!(
+            matches!(&refused, Some(StartError::Memory(_))),
+            "{number}: {refused:?}"
+        );
+    }
+    first.kill();
+    first.wait().expect("an end");
+    let last = held.cell.start_tenant(with_files(2 * MIB));
+    let last = last.expect("a tenant");
+    last.kill();
+    last.wait().expect("an end");
+}
+
+#[test]
 fn more_memory_than_the_host_has_is_refused_before_any_is_taken() {
     let mut config = CellConfig::new(profile());
     config.memory = Some(HeldMemory {

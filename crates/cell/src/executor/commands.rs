@@ -4,7 +4,7 @@ use super::Executor;
 use super::roots::{Root, memory_use};
 use crate::clock::monotonic_ns;
 use crate::command::{Command, Connect, StartRequest};
-use crate::dispatch::{Processor, Promised, Work};
+use crate::dispatch::{Processor, Promised, Share, Work};
 use crate::drift::CostClass;
 use crate::ending::Cause;
 use crate::engine_parts::EngineParts;
@@ -22,7 +22,9 @@ use crate::start_error::StartError;
 use crate::starting::{Client, Starting};
 use crate::steps::{begin, step, watch};
 use leasehold_kernel::{Errno, Rights, TenantId};
-use leasehold_reclaim::Statement;
+use leasehold_lease::Memory;
+use leasehold_reclaim::{GroupId, Statement};
+use leasehold_reserve::{Contract, TaskId};
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -142,30 +144,15 @@ impl Executor {
             let files = files.after(request.surroundings.disk_use.clone());
             local.open_root(lease, price, files)
         })?;
-        self.pools.retry();
-        if let Err(refused) = memory::admit(group, &lease.memory) {
-            local::with(|local| local.kernel.end(tenant, &mut |_| {})).ok();
-            return Err(refused);
-        }
-        let now = monotonic_ns();
-        let dispatcher = &mut self.executions.dispatcher;
         let contract = promised.as_ref();
         let contract = contract.and_then(|promised| promised.contract.as_ref());
-        let share = dispatcher.share(contract, now).and_then(|share| {
-            let maintenance = dispatcher.add(&share, Work::Maintenance(key));
-            let maintenance = maintenance.inspect_err(|_| dispatcher.give_back(&share, now))?;
-            Ok((share, maintenance))
-        });
-        let (share, maintenance) = match share {
-            Ok(share) => share,
-            Err(refused) => {
-                if let Some(tenancy) = memory::end(group) {
-                    tenancy.give_back();
-                }
-                local::with(|local| local.kernel.end(tenant, &mut |_| {})).ok();
-                return Err(StartError::Processor(refused.to_string()));
+        let shared = self.open_shares(key, group, &lease.memory, contract);
+        let (share, maintenance) = shared.inspect_err(|_| {
+            if let Some(tenancy) = memory::end(group) {
+                tenancy.give_back();
             }
-        };
+            local::with(|local| local.abandon_root(tenant));
+        })?;
         let pace = contract.is_none().then(Pace::default);
         self.keys.insert(tenant, key);
         self.roots.insert(
@@ -192,6 +179,27 @@ impl Executor {
             },
         );
         Ok(tenant)
+    }
+
+    /// A top-level tenant's shares of the cell's memory, and of its processor with a maintenance task. Without the
+    /// second, the first is there to be [ended](memory::end).
+    fn open_shares(
+        &mut self,
+        key: u64,
+        group: GroupId,
+        memory: &Memory,
+        contract: Option<&Contract>,
+    ) -> Result<(Share, TaskId), StartError> {
+        self.pools.retry();
+        memory::admit(group, memory)?;
+        let now = monotonic_ns();
+        let dispatcher = &mut self.executions.dispatcher;
+        let share = dispatcher.share(contract, now).and_then(|share| {
+            let maintenance = dispatcher.add(&share, Work::Maintenance(key));
+            let maintenance = maintenance.inspect_err(|_| dispatcher.give_back(&share, now))?;
+            Ok((share, maintenance))
+        });
+        share.map_err(|refused| StartError::Processor(refused.to_string()))
     }
 
     /// Begins to build a tenant's program in the tenant's own processor time.
