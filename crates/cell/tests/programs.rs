@@ -619,7 +619,7 @@ fn an_entry_point_of_another_type_is_refused_when_it_is_loaded() {
 }
 
 #[test]
-fn a_program_that_has_many_globals_or_segments_is_admitted_with_the_step_that_makes_them() {
+fn a_program_that_has_many_parts_is_admitted_with_the_step_that_makes_them() {
     let longest = |part: &str, count: usize| {
         let parts = part.repeat(count);
         let text = format!("(module {parts} (func $f (export \"_start\")))");
@@ -635,9 +635,19 @@ fn a_program_that_has_many_globals_or_segments_is_admitted_with_the_step_that_ma
     let (global, segment) = ("(global i32 (i32.const 0))", "(elem declare func $f)");
     let ordinary = longest(global, 200);
     assert_eq!(ordinary.1, CEILING_NS, "that of other rows: {ordinary:?}");
-    for (part, most, each_ns) in [(global, 8_192, 170), (segment, 1_024, 1_400)] {
+    // Of each, the pages of which may have to be found.
+    let (table, memory) = ("(table 16383 funcref)", "(memory 1)");
+    for (part, most, each_ns) in [
+        (global, 8_192, 170),
+        (segment, 1_024, 1_400),
+        (table, 100, 31 * 5_000),
+        (memory, 100, 5_000),
+    ] {
         let (row, ns) = longest(part, most);
         assert_eq!(row, "instantiate");
         assert!(ns >= CEILING_NS + most as u64 * each_ns - 50_000, "{ns}");
     }
+    // Fresh pages, which are found when they are touched.
+    let long = longest("(table 16384 funcref)", 10);
+    assert_eq!(long.1, CEILING_NS, "{long:?}");
 }

@@ -51,7 +51,7 @@ const MAX_ENTRIES: usize = 128;
 const MAX_ENTRY_BYTES: u64 = 2 << 30;
 
 /// Ends every entry.
-const MAGIC: &[u8; 16] = b"leasehold code 5";
+const MAGIC: &[u8; 16] = b"leasehold code 6";
 
 const TAG_BYTES: usize = 32;
 

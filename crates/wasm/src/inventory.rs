@@ -24,6 +24,9 @@ const FUNCTION_BYTES: u64 = 64;
 const GLOBAL_BYTES: u64 = 32;
 const ELEMENT_BYTES: u64 = 16;
 
+/// Elements of the shortest table that the heap has mapped by itself: 128 KiB, of 8 bytes an element at the most.
+const SHORT_TABLE: u64 = (128 << 10) / 8;
+
 /// Engine memory of an instance of a component: its handles, with none in them.
 const COMPONENT_BYTES: u64 = 512;
 
@@ -55,6 +58,9 @@ pub struct Inventory {
     pub tables: u64,
     /// Initial elements of all tables together.
     pub table_elements: u64,
+    /// Those of tables that are shorter than 128 KiB: the engine has them in the heap, and fills them in the step that
+    /// makes an instance. Longer ones are fresh pages of the system's, and zeros already.
+    pub short_table_elements: u64,
     /// Bytes of active data segments, copied in one go when an instance is made.
     pub data_bytes: u64,
     /// Elements of active segments that are copied in one go when an instance is made: those that the
@@ -77,7 +83,7 @@ pub struct Inventory {
 
 impl Inventory {
     /// Numbers in an inventory.
-    pub(crate) const WORDS: usize = 15;
+    pub(crate) const WORDS: usize = 16;
 
     /// For a file: the numbers in the order of the fields, least byte first.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
@@ -89,6 +95,7 @@ impl Inventory {
             self.memory_bytes,
             self.tables,
             self.table_elements,
+            self.short_table_elements,
             self.data_bytes,
             self.elements,
             self.passive_elements,
@@ -117,6 +124,7 @@ impl Inventory {
             memory_bytes,
             tables,
             table_elements,
+            short_table_elements,
             data_bytes,
             elements,
             passive_elements,
@@ -134,6 +142,7 @@ impl Inventory {
             memory_bytes,
             tables,
             table_elements,
+            short_table_elements,
             data_bytes,
             elements,
             passive_elements,
@@ -179,6 +188,9 @@ impl Inventory {
         self.memory_bytes = self.memory_bytes.saturating_add(other.memory_bytes);
         self.tables = self.tables.saturating_add(other.tables);
         self.table_elements = self.table_elements.saturating_add(other.table_elements);
+        self.short_table_elements = self
+            .short_table_elements
+            .saturating_add(other.short_table_elements);
         self.data_bytes = self.data_bytes.saturating_add(other.data_bytes);
         self.elements = self.elements.saturating_add(other.elements);
         self.passive_elements = self.passive_elements.saturating_add(other.passive_elements);
@@ -399,6 +411,10 @@ fn in_module(
                 let ty = table?.ty;
                 module.tables += 1;
                 module.table_elements = module.table_elements.saturating_add(ty.initial);
+                if ty.initial < SHORT_TABLE {
+                    module.short_table_elements =
+                        module.short_table_elements.saturating_add(ty.initial);
+                }
                 survey.has_heap |= is_in_heap(ValType::Ref(ty.element_type));
             }
         }

@@ -49,12 +49,18 @@ pub struct Reach {
 
 /// The time that the engine takes for each part of an instance that it makes in that step, ns.
 /// Stated, not calibrated: twice what was measured on a busy virtual machine of globals, segments
-/// and imports; of instances, a few times what a start takes.
+/// and imports; of instances, a few times what a start takes. Of memories, and of pages of tables, as much as was
+/// measured there at the most: each page is a fault, where the heap has given it back.
 const GLOBAL_NS: u64 = 170;
 const SEGMENT_NS: u64 = 1_400;
 const IMPORT_NS: u64 = 500;
 const INSTANCE_NS: u64 = 10_000;
 const COMPONENT_NS: u64 = 500;
+const MEMORY_NS: u64 = 5_000;
+const TABLE_PAGE_NS: u64 = 5_000;
+
+/// Elements of a table in a page.
+const PAGE_ELEMENTS: u64 = 4096 / 8;
 
 /// The part of it that the row covers, ns.
 const MADE_BY_ROW_NS: u64 = 50_000;
@@ -66,8 +72,13 @@ const fn making_ns(inventory: &Inventory) -> u64 {
     let imports = inventory.imports.saturating_mul(IMPORT_NS);
     let instances = inventory.instances.saturating_mul(INSTANCE_NS);
     let components = inventory.components.saturating_mul(COMPONENT_NS);
+    let memories = inventory.memories.saturating_mul(MEMORY_NS);
+    let table_pages = inventory.short_table_elements / PAGE_ELEMENTS;
+    let tables = table_pages.saturating_mul(TABLE_PAGE_NS);
     globals
         .saturating_add(segments)
+        .saturating_add(memories)
+        .saturating_add(tables)
         .saturating_add(imports)
         .saturating_add(components)
         .saturating_add(instances)
@@ -243,7 +254,7 @@ impl Reach {
     }
 
     /// How much longer than its row the step may be that makes the program's instances, ns: it makes globals,
-    /// segments and instances one by one.
+    /// segments, memories, tables and instances one by one.
     pub const fn making_ns(&self) -> u64 {
         self.making_ns
     }
