@@ -4,7 +4,7 @@
 //!    entries; the programs among them are dropped, one a step. Dropping a program frees its
 //!    store; linear memories and stacks only go back to their pools, whatever they hold.
 //! 2. **Reusable**: the arena is free for the next tenant, as are the addresses of memories that
-//!    page, which were made inaccessible 16 pieces a step. Nothing of the tenant can be reached.
+//!    page, which were made inaccessible 4 pieces a step. Nothing of the tenant can be reached.
 //! 3. **Return**: the pages of its memories, stack and arena are given back in slices, with pauses
 //!    ([`crate::pace`]) unless the tenant has a reservation.
 //!

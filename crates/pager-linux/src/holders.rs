@@ -23,7 +23,7 @@ pub struct Limits {
 impl Limits {
     /// Kernel mappings that a reservation may cause beyond its share: where locking stopped in the
     /// middle of an attachment, a page of the process's own in the middle of one, what is being moved
-    /// aside, and one for each of 16 attachments that went before their neighbours.
+    /// aside, and one for each attachment that went before its neighbours in the same step.
     pub const SPARE: u32 = 24;
 }
 
