@@ -295,34 +295,67 @@ impl OwnedDirectory {
             .map_err(|errno| system(&self.path.join(name), errno.into()))
     }
 
-    /// Names of all that is in the directory, with the time of its last change.
+    /// Removes files until there is [room](Room) for the others: those that were changed longest ago, and never the last.
+    /// Directories stay, and count for nothing. O(n log n) in the files, with a system call for each.
     ///
     /// # Errors
     /// The system's.
-    pub fn entries(&self) -> Result<Vec<(i64, OsString)>, OwnedError> {
+    pub fn keep_latest(&self, room: Room) -> Result<(), OwnedError> {
+        let mut files = self.files()?;
+        files.sort_unstable_by(|a, b| b.cmp(a));
+        let mut bytes = 0_u64;
+        let beyond = files.iter().enumerate().position(|(before, file)| {
+            bytes = bytes.saturating_add(file.bytes);
+            before > 0 && (before >= room.files || bytes > room.bytes)
+        });
+        for file in files.drain(beyond.unwrap_or(files.len())..) {
+            match self.remove(&file.name) {
+                // Another process did the same.
+                Err(error) if error.is_missing() => {}
+                removed => removed?,
+            }
+        }
+        Ok(())
+    }
+
+    /// The files of the directory.
+    fn files(&self) -> Result<Vec<Listed>, OwnedError> {
         let failed = |errno: Errno| system(&self.path, errno.into());
-        let mut entries = Vec::new();
+        let mut files = Vec::new();
         for entry in rustix::fs::Dir::read_from(&self.fd).map_err(failed)? {
             let entry = entry.map_err(failed)?;
             let name = entry.file_name();
-            if matches!(name.to_bytes(), b"." | b"..") {
+            let Ok(status) = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW) else {
                 continue;
-            }
-            let status = rustix::fs::statat(&self.fd, name, AtFlags::SYMLINK_NOFOLLOW);
-            if let Ok(status) = status {
-                let changed = status.st_mtime;
-                let nanoseconds = status.st_mtime_nsec as i64;
-                let name = OsString::from_vec(name.to_bytes().to_vec());
-                entries.push((
-                    changed
-                        .saturating_mul(1_000_000_000)
-                        .saturating_add(nanoseconds),
-                    name,
-                ));
+            };
+            if FileType::from_raw_mode(status.st_mode) != FileType::Directory {
+                files.push(Listed {
+                    changed: (status.st_mtime, status.st_mtime_nsec as i64),
+                    bytes: u64::try_from(status.st_size).unwrap_or(0),
+                    name: OsString::from_vec(name.to_bytes().to_vec()),
+                });
             }
         }
-        Ok(entries)
+        Ok(files)
     }
+}
+
+/// What a directory may hold.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Room {
+    /// Most files.
+    pub files: usize,
+    /// Most bytes of all of them together.
+    pub bytes: u64,
+}
+
+/// A file of a directory, ordered by its last change.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+struct Listed {
+    /// Seconds and nanoseconds.
+    changed: (i64, i64),
+    bytes: u64,
+    name: OsString,
 }
 
 impl AsFd for OwnedDirectory {
@@ -397,9 +430,9 @@ fn check_writers(path: &Path, status: &Stat, last: bool) -> Result<(), OwnedErro
 
 #[cfg(test)]
 mod tests {
-    use super::{Missing, OwnedDirectory, OwnedError};
+    use super::{Missing, OwnedDirectory, OwnedError, Room};
     use std::ffi::OsStr;
-    use std::fs::{self, Permissions};
+    use std::fs::{self, File, Permissions};
     use std::os::unix::fs::{PermissionsExt, symlink};
     use std::path::{Path, PathBuf};
 
@@ -430,8 +463,8 @@ mod tests {
         let permissions = |path: &Path| fs::metadata(path).expect("there").permissions().mode();
         assert_eq!(permissions(&inner.join("a/b/file")) & 0o777, 0o600);
         assert_eq!(permissions(&inner.join("a/b")) & 0o777, 0o700);
-        let names: Vec<_> = owned.entries().expect("listed");
-        assert_eq!(names.len(), 1, "no partial file is left: {names:?}");
+        let files = owned.files().expect("listed");
+        assert_eq!(files.len(), 1, "no partial file is left: {files:?}");
     }
 
     #[test]
@@ -530,6 +563,42 @@ mod tests {
         owned.create_new(name, b"first").expect("made");
         assert!(owned.create_new(name, b"second").is_err());
         assert_eq!(owned.read(name, 10).expect("read"), b"first");
-        assert_eq!(owned.entries().expect("listed").len(), 1);
+        assert_eq!(owned.files().expect("listed").len(), 1);
+    }
+
+    #[test]
+    fn the_files_that_were_changed_last_are_kept_as_far_as_there_is_room() {
+        let (_keep, inner) = directory();
+        let owned = open(&inner).expect("trusted");
+        let write = |name: &str, bytes: usize, age: u64| {
+            owned
+                .write(name.as_ref(), &[&vec![0; bytes]])
+                .expect("written");
+            let file = File::open(inner.join(name)).expect("there");
+            let instant = std::time::UNIX_EPOCH + std::time::Duration::from_secs(1_000_000 - age);
+            file.set_modified(instant).expect("set");
+        };
+        let kept = || {
+            let mut files = owned.files().expect("listed");
+            files.sort_unstable();
+            let names = files.into_iter().map(|file| file.name);
+            names
+                .map(|name| name.into_string().expect("a name"))
+                .collect::<Vec<_>>()
+        };
+        let keep = |files, bytes| owned.keep_latest(Room { files, bytes }).expect("kept");
+        fs::create_dir(inner.join("below")).expect("made");
+        for (name, bytes, age) in [("d", 10, 1), ("a", 10, 9), ("c", 40, 2), ("b", 30, 5)] {
+            write(name, bytes, age);
+        }
+        keep(4, 90);
+        assert_eq!(kept(), ["a", "b", "c", "d"], "there is room for all");
+        keep(3, 1000);
+        assert_eq!(kept(), ["b", "c", "d"]);
+        keep(9, 79);
+        assert_eq!(kept(), ["c", "d"]);
+        keep(0, 0);
+        assert_eq!(kept(), ["d"], "the last one stays");
+        assert!(inner.join("below").is_dir());
     }
 }

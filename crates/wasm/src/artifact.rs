@@ -31,8 +31,9 @@ use std::hash::{Hash, Hasher};
 use std::io::Read;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::time::{Duration, SystemTime};
 
-use leasehold_confine::owned::{Missing, OwnedDirectory, OwnedError};
+use leasehold_confine::owned::{Missing, OwnedDirectory, OwnedError, Room};
 use leasehold_lease::RegularFile;
 use wasmtime::Engine;
 
@@ -44,11 +45,18 @@ use crate::known_files::KnownFiles;
 use crate::limits::MAX_PROGRAM_BYTES;
 use crate::stamp::Stamp;
 
-/// Most entries that are kept; the ones written longest ago go first.
-const MAX_ENTRIES: usize = 128;
+/// What is kept; the entries go first that were used longest ago, by days.
+const ROOM: Room = Room {
+    files: 4096,
+    bytes: 4 << 30,
+};
 
 /// Most bytes of an entry that is read.
 const MAX_ENTRY_BYTES: u64 = 2 << 30;
+
+/// How long ago an entry was noted to be in use when that is noted again, by the time of its last change: its tag is checked
+/// again after that.
+const USED: Duration = Duration::from_hours(24);
 
 /// Ends every entry.
 const MAGIC: &[u8; 16] = b"leasehold code 6";
@@ -209,6 +217,7 @@ impl CodeCache {
             );
             return None;
         };
+        keep_on(&file);
         // SAFETY: `put` wrote these bytes under this name, which the engine had serialised: the tag holds, and no other
         // user can read the secret or write the file. This user's processes replace entries and never change one.
         unsafe { entry.restore(engine, &file, key.form) }
@@ -318,7 +327,7 @@ impl CodeCache {
         let tag = hasher.finalize();
         let parts = [content, &[tag.as_bytes(), &MAGIC[..]]].concat();
         self.directory.write(key.as_name(), &parts)?;
-        self.prune()
+        self.directory.keep_latest(ROOM)
     }
 
     /// The keyed digest of an entry: its name is fed, and its code and facts follow.
@@ -328,17 +337,17 @@ impl CodeCache {
         hasher.update(key.name.as_bytes());
         hasher
     }
+}
 
-    /// Removes the oldest entries beyond the limit.
-    fn prune(&self) -> Result<(), OwnedError> {
-        let mut entries = self.directory.entries()?;
-        entries.retain(|(_, name)| name != KNOWN);
-        entries.sort_unstable();
-        let beyond = entries.len().saturating_sub(MAX_ENTRIES);
-        for (_, name) in entries.into_iter().take(beyond) {
-            self.directory.remove(&name)?;
-        }
-        Ok(())
+/// Notes that an entry is in use, so that others go before it when there is no room.
+fn keep_on(entry: &File) {
+    let now = SystemTime::now();
+    let is_noted = entry
+        .metadata()
+        .and_then(|status| status.modified())
+        .is_ok_and(|noted| now < noted + USED);
+    if !is_noted && let Err(error) = entry.set_modified(now) {
+        tracing::debug!(%error, "that a compiled program is used is not noted");
     }
 }
 

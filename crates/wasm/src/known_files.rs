@@ -10,13 +10,20 @@
 
 use std::ffi::OsStr;
 use std::path::Path;
+use std::sync::atomic::{AtomicU32, Ordering};
 
-use leasehold_confine::owned::{Missing, OwnedDirectory, OwnedError};
+use leasehold_confine::owned::{Missing, OwnedDirectory, OwnedError, Room};
 
 use crate::stamp::Stamp;
 
-/// Most notes that are kept; the ones made longest ago go first.
-const MAX_NOTES: usize = 1024;
+/// What is kept: a few notes for each program. The ones made longest ago go first.
+const ROOM: Room = Room {
+    files: 16_384,
+    bytes: 16_384 * MOST_BYTES as u64,
+};
+
+/// How many notes are made before others are removed: that takes a look at each.
+const BETWEEN: u32 = 64;
 
 /// Names the boot, after which another one has another.
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
@@ -31,6 +38,8 @@ pub(crate) struct KnownFiles {
     directory: OwnedDirectory,
     secret: [u8; 32],
     boot: String,
+    /// Notes that this process made.
+    made: AtomicU32,
 }
 
 impl KnownFiles {
@@ -48,6 +57,7 @@ impl KnownFiles {
             directory,
             secret,
             boot,
+            made: AtomicU32::new(0),
         }))
     }
 
@@ -74,7 +84,7 @@ impl KnownFiles {
         let noted = self
             .directory
             .write(OsStr::new(&name), &[value, tag.as_bytes()])
-            .and_then(|()| self.prune());
+            .and_then(|()| self.tidy());
         if let Err(error) = noted {
             tracing::debug!(%error, "what was read in a file is not noted");
         }
@@ -101,14 +111,11 @@ impl KnownFiles {
         hasher.finalize()
     }
 
-    fn prune(&self) -> Result<(), OwnedError> {
-        let mut notes = self.directory.entries()?;
-        let beyond = notes.len().saturating_sub(MAX_NOTES);
-        if beyond > 0 {
-            notes.sort_unstable();
+    fn tidy(&self) -> Result<(), OwnedError> {
+        match self.made.fetch_add(1, Ordering::Relaxed) % BETWEEN {
+            0 => self.directory.keep_latest(ROOM),
+            _ => Ok(()),
         }
-        let mut oldest = notes.into_iter().take(beyond);
-        oldest.try_for_each(|(_, name)| self.directory.remove(&name))
     }
 }
 
