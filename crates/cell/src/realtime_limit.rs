@@ -6,6 +6,7 @@
 
 use leasehold_reserve::{Contract, Policy};
 use std::fmt;
+use std::sync::OnceLock;
 
 /// The first version of Linux whose fair server takes time from real-time threads.
 const FAIR_SERVER_SINCE: (u32, u32) = (6, 12);
@@ -29,8 +30,14 @@ pub struct RealtimeLimit {
 }
 
 impl RealtimeLimit {
-    /// Returns this host's limit; `None` if it has none, or does not report it.
+    /// Returns this host's limit; `None` if it has none, or does not report it. It is read once, by the first call, since
+    /// a process that is confined cannot read it.
     pub fn of_host() -> Option<Self> {
+        static HOST: OnceLock<Option<RealtimeLimit>> = OnceLock::new();
+        *HOST.get_or_init(Self::read)
+    }
+
+    fn read() -> Option<Self> {
         let read = |name| std::fs::read_to_string(format!("/proc/sys/kernel/{name}"));
         let text = |name| read(name).unwrap_or_default();
         Self::parse(

@@ -765,15 +765,19 @@ fn a_page_at_an_address_that_no_socket_can_listen_at_is_refused() {
 #[test]
 fn a_node_admits_a_lease_file_as_the_command_does() {
     let node = Node::start(&[]);
-    let text = LISTENER.to_owned()
-        + &table(
-            "shop",
-            "/*",
-            "cpu = { budget = \"1ms\", period = \"20ms\" }",
-        )
-        + &table("rest", "/rest", "");
+    let small = "cpu = { budget = \"1ms\", period = \"20ms\" }";
+    let file = LISTENER.to_owned() + &table("shop", "/*", small) + &table("rest", "/rest", "");
+    let answered = admitted_alike(&node, &file);
+    assert_eq!(answered["tenants"][1]["name"], "rest");
+    // Some hosts leave less to real-time threads, which a confined process can no longer ask of them.
+    let large = "cpu = { budget = \"95ms\", period = \"100ms\" }";
+    admitted_alike(&node, &(LISTENER.to_owned() + &table("shop", "/*", large)));
+}
+
+/// The node's verdict on a lease file, which is the command's.
+fn admitted_alike(node: &Node, text: &str) -> Value {
     let file = node.path("asked.toml");
-    fs::write(&file, &text).expect("written");
+    fs::write(&file, text).expect("written");
     let mut stream = std::os::unix::net::UnixStream::connect(node.socket()).expect("connected");
     let head = "POST /v1/leases/admit HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/toml\r\n";
     write!(stream, "{head}Content-Length: {}\r\n\r\n{text}", text.len()).expect("written");
@@ -795,7 +799,7 @@ fn a_node_admits_a_lease_file_as_the_command_does() {
         assert!(available.as_u64() > Some(0), "it is known: {available}");
     }
     assert_eq!(answered, printed);
-    assert_eq!(answered["tenants"][1]["name"], "rest");
+    answered
 }
 
 #[test]
