@@ -6,13 +6,11 @@
 //! reaches is remembered, too, so that the test which follows does not read it at all. Nothing is at stake but what
 //! admission counts on: a cell that starts a program looks at it again.
 
-use crate::steps::{Reach, RowId};
+use crate::steps::Reach;
 use leasehold_wasm::artifact::CodeCache;
-use leasehold_wasm::features::CONFIG_VERSION;
 use leasehold_wasm::stamp::Stamp;
 use std::collections::HashMap;
 use std::fs;
-use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -68,13 +66,9 @@ fn known() -> MutexGuard<'static, Known> {
     KNOWN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// The word for what is asked of a file: another one wherever the table of steps, or how programs are read, is another.
+/// The word for what is asked of a file.
 fn asked() -> String {
-    let mut rows = DefaultHasher::new();
-    for row in RowId::all().map(RowId::row) {
-        (row.interface, row.name).hash(&mut rows);
-    }
-    format!("steps of {CONFIG_VERSION} in {:x}", rows.finish())
+    format!("steps, read as {:x}", Reach::reading())
 }
 
 /// What is remembered.

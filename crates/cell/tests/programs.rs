@@ -460,6 +460,18 @@ fn a_program_without_entry_point_is_refused() {
     assert!(refusal("(component)").contains("wasi:cli/run"));
 }
 
+/// A component with these parts that is a command.
+fn command(parts: &str) -> String {
+    format!(
+        r#"(component {parts}
+            (core module $run (func (export "f") (result i32) i32.const 0))
+            (core instance $run (instantiate $run))
+            (func $run (result (result)) (canon lift (core func $run "f")))
+            (instance $r (export "run" (func $run)))
+            (export "wasi:cli/run@0.2.0" (instance $r)))"#
+    )
+}
+
 /// A component in which each level instantiates the one before `width` times.
 fn nested(levels: u32, width: u32) -> String {
     let mut text = String::from("(core module $m (memory 1) (table 2 funcref))");
@@ -600,18 +612,8 @@ fn an_entry_point_of_another_type_is_refused_when_it_is_loaded() {
             "{refusal}"
         );
     }
-    let component = |result: &str| {
-        format!(
-            r#"(component
-                (core module $m (func (export "f") (result i32) i32.const 0))
-                (core instance $m (instantiate $m))
-                (func $run {result} (canon lift (core func $m "f")))
-                (instance $r (export "run" (func $run)))
-                (export "wasi:cli/run@0.2.0" (instance $r)))"#
-        )
-    };
-    load(&component("(result (result))")).expect("a command");
-    let refusal = refusal(&component("(result u32)"));
+    load(&command("")).expect("a command");
+    let refusal = refusal(&command("").replace("(result (result))", "(result u32)"));
     assert!(
         refusal.contains("run of wasi:cli/run@0.2 is not the entry point"),
         "{refusal}"
@@ -620,17 +622,19 @@ fn an_entry_point_of_another_type_is_refused_when_it_is_loaded() {
 
 #[test]
 fn a_program_that_has_many_parts_is_admitted_with_the_step_that_makes_them() {
-    let longest = |part: &str, count: usize| {
-        let parts = part.repeat(count);
-        let text = format!("(module {parts} (func $f (export \"_start\")))");
+    let longest_of = |text: String| {
         let program = load(&text).expect("within the limits");
         let file = tempfile::NamedTempFile::new().expect("a file");
         std::fs::write(file.path(), text).expect("written");
         let unread = Program::reach_in(file.path(), None).expect("a program");
         assert_eq!(unread, *program.reach());
-        let (row, ns) =
-            unread.longest_under(&RowBounds::calibrated(&Profile::free()), &Lease::default());
+        let bounds = RowBounds::calibrated(&Profile::free());
+        let (row, ns) = unread.longest_under(&bounds, &Lease::default());
         (row.row().name, ns)
+    };
+    let longest = |part: &str, count: usize| {
+        let parts = part.repeat(count);
+        longest_of(format!("(module {parts} (func $f (export \"_start\")))"))
     };
     let (global, segment) = ("(global i32 (i32.const 0))", "(elem declare func $f)");
     let ordinary = longest(global, 200);
@@ -650,4 +654,20 @@ fn a_program_that_has_many_parts_is_admitted_with_the_step_that_makes_them() {
     // Fresh pages, which are found when they are touched.
     let long = longest("(table 16384 funcref)", 10);
     assert_eq!(long.1, CEILING_NS, "{long:?}");
+    // Of components, as often as they are instantiated.
+    let inner = |part: &str, count: usize, times: usize| {
+        let inner = "(core module $m (func (export \"f\"))) (core instance $m (instantiate $m))";
+        let nested = format!("(component $c {inner} {})", part.repeat(count));
+        let instances = "(instance (instantiate $c))".repeat(times);
+        longest_of(command(&(nested + &instances)))
+    };
+    let resource = "(type (resource (rep i32)))";
+    let lifted = "(func (canon lift (core func $m \"f\") (post-return (core func $m \"f\"))))";
+    for (part, most, each_ns) in [(resource, 10_000, 100), (lifted, 5_000, 200)] {
+        for times in [1, 3] {
+            let (row, ns) = inner(part, most, times);
+            assert_eq!(row, "instantiate");
+            assert!(ns >= (most * times) as u64 * each_ns, "{ns}");
+        }
+    }
 }

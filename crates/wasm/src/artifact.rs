@@ -59,7 +59,7 @@ const MAX_ENTRY_BYTES: u64 = 2 << 30;
 const USED: Duration = Duration::from_hours(24);
 
 /// Ends every entry.
-const MAGIC: &[u8; 16] = b"leasehold code 6";
+const MAGIC: &[u8; 16] = b"leasehold code 7";
 
 const TAG_BYTES: usize = 32;
 

@@ -30,6 +30,13 @@ const SHORT_TABLE: u64 = (128 << 10) / 8;
 /// Engine memory of an instance of a component: its handles, with none in them.
 const COMPONENT_BYTES: u64 = 512;
 
+/// Engine memory of an instance for a type of resources: its destructor, and the type in a list that doubles.
+const RESOURCE_TYPE_BYTES: u64 = 128;
+
+/// Engine memory of an instance for a canonical function: upper bounds of its `VMFuncRef` and its `VMLowering`, and of a place
+/// for each of its options.
+const CANONICAL_BYTES: u64 = 128;
+
 /// The most imports of an adapter that others beside it do not have: the function that it calls,
 /// what is called afterwards, and a `realloc` of either side.
 const ADAPTER_IMPORTS: u64 = 4;
@@ -79,11 +86,15 @@ pub struct Inventory {
     pub components: u64,
     /// Functions that components inside of the program may call of each other.
     pub adapters: u64,
+    /// Types of resources that components define: the engine makes each for every instance.
+    pub resource_types: u64,
+    /// Canonical functions of components, for each of which the engine looks up what its options name.
+    pub canonical_functions: u64,
 }
 
 impl Inventory {
     /// Numbers in an inventory.
-    pub(crate) const WORDS: usize = 16;
+    pub(crate) const WORDS: usize = 18;
 
     /// For a file: the numbers in the order of the fields, least byte first.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
@@ -104,6 +115,8 @@ impl Inventory {
             self.imports,
             self.components,
             self.adapters,
+            self.resource_types,
+            self.canonical_functions,
         ]
         .into_iter()
         .flat_map(u64::to_le_bytes)
@@ -133,6 +146,8 @@ impl Inventory {
             imports,
             components,
             adapters,
+            resource_types,
+            canonical_functions,
         ] = words.map(u64::from_le_bytes);
         Some(Inventory {
             instances,
@@ -151,6 +166,8 @@ impl Inventory {
             imports,
             components,
             adapters,
+            resource_types,
+            canonical_functions,
         })
     }
 
@@ -166,6 +183,18 @@ impl Inventory {
         self.adapters = self.adapters.saturating_add(1);
         self.add_imports(ADAPTER_IMPORTS);
         self.instance_bytes = self.instance_bytes.saturating_add(FUNCTION_BYTES);
+    }
+
+    /// Counts a type of resources that a component defines.
+    fn add_resource_type(&mut self) {
+        self.resource_types = self.resource_types.saturating_add(1);
+        self.instance_bytes = self.instance_bytes.saturating_add(RESOURCE_TYPE_BYTES);
+    }
+
+    /// Counts a canonical function.
+    fn add_canonical_function(&mut self) {
+        self.canonical_functions = self.canonical_functions.saturating_add(1);
+        self.instance_bytes = self.instance_bytes.saturating_add(CANONICAL_BYTES);
     }
 
     /// Counts a core instance of adapters.
@@ -199,6 +228,10 @@ impl Inventory {
         self.imports = self.imports.saturating_add(other.imports);
         self.components = self.components.saturating_add(other.components);
         self.adapters = self.adapters.saturating_add(other.adapters);
+        self.resource_types = self.resource_types.saturating_add(other.resource_types);
+        self.canonical_functions = self
+            .canonical_functions
+            .saturating_add(other.canonical_functions);
     }
 }
 
@@ -506,6 +539,7 @@ impl Adapters<'_> {
     /// Counts a canonical function of a component.
     fn count(&mut self, component: &mut ComponentFrame, function: &CanonicalFunction) {
         let parts = self.parts.next().copied().unwrap_or(0);
+        component.total.add_canonical_function();
         for index in core_functions(function) {
             component.use_lowered(index);
         }
@@ -636,12 +670,13 @@ fn in_component(
                 }
             }
         }
-        Payload::ComponentTypeSection(section) if adapters.is_composed => {
+        Payload::ComponentTypeSection(section) => {
             for ty in section {
-                if let ComponentType::Resource {
-                    dtor: Some(index), ..
-                } = ty?
-                {
+                let ComponentType::Resource { dtor, .. } = ty? else {
+                    continue;
+                };
+                component.total.add_resource_type();
+                if let (true, Some(index)) = (adapters.is_composed, dtor) {
                     component.use_lowered(index);
                 }
             }
