@@ -4,9 +4,13 @@
 //! holds nothing but its part. Re-executing the program needs no second binary to be installed
 //! and found. A child dies with the thread that started it, unless it is there to tidy up.
 
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
 use anyhow::{Context, Result, bail};
 use rustix::process::{Signal, set_parent_process_death_signal};
 
+use crate::harness::child_command::BOUND_ROLE;
 use crate::harness::neighbour;
 use crate::reclaim::processes;
 
@@ -26,6 +30,10 @@ pub fn main(arguments: impl IntoIterator<Item = String>) -> Result<()> {
     match arguments[..] {
         [neighbour::ROLE, ref rest @ ..] => neighbour::child(rest),
         [processes::ROLE, ref rest @ ..] => processes::child(rest),
+        [BOUND_ROLE, program, ref rest @ ..] => {
+            let error = Command::new(program).args(rest).exec();
+            Err(error).with_context(|| format!("starting {program}"))
+        }
         _ => bail!("no such role: {arguments:?}"),
     }
 }

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, ensure};
 
+use crate::harness::child_command::bound;
 use crate::harness::experiment::{Options, Study};
 use crate::harness::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::harness::progress::Progress;
@@ -268,7 +269,7 @@ impl<'a> Node<'a> {
         command.arg(&socket).arg("--programs");
         command.arg(place.guest.parent().context("a directory of guests")?);
         command.arg(leases);
-        let server = Server::spawn(command, "running", address, place.directory)?;
+        let server = Server::spawn(bound(&command)?, "running", address, place.directory)?;
         // The node is one that runs: what it does after its start is over.
         thread::sleep(SETTLED);
         Ok(Self {

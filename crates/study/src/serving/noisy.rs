@@ -190,12 +190,13 @@ fn findings(alone: &Arm, crowded: &Arm) -> Vec<Finding> {
 }
 
 fn figure(arms: &[Arm]) -> Figure {
-    let series = |arm: &Arm| Series {
-        name: arm.name(),
-        points: Spread::of_samples(&arm.latency_ns)
-            .map(|spread| (0, spread))
-            .into_iter()
-            .collect(),
+    let series = |arm: &Arm| {
+        let all = Spread::of_samples(&arm.latency_ns).map(|spread| (0, spread));
+        let tails = Spread::of(arm.tails_ns.iter().copied()).map(|spread| (1, spread));
+        Series {
+            name: arm.name(),
+            points: all.into_iter().chain(tails).collect(),
+        }
     };
     Figure {
         title: "Noisy neighbours".to_owned(),
@@ -203,7 +204,7 @@ fn figure(arms: &[Arm]) -> Figure {
             y: Axis::logarithmic("latency", Unit::Nanoseconds),
             marks: Marks::Bars {
                 title: "tenant".to_owned(),
-                groups: vec![String::new()],
+                groups: vec!["all requests".to_owned(), "p99 of a round".to_owned()],
                 series: arms.iter().map(series).collect(),
             },
         }],

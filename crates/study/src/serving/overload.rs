@@ -13,6 +13,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use serde_json::Value;
 
+use crate::harness::child_command::bound;
 use crate::harness::experiment::{Options, Study};
 use crate::harness::plot::{Axis, Figure, Marks, Panel, Series};
 use crate::harness::progress::Progress;
@@ -46,7 +47,7 @@ impl Study for Overload {
     }
 
     fn about(&self) -> &'static str {
-        "A tenant with a twentieth of a processor that is asked for ten times what it can answer, and killed meanwhile."
+        "A tenant with a fifth of a processor that is asked for ten times what it can answer, and killed meanwhile."
     }
 
     fn run(&self, options: &Options) -> Result<Report> {
@@ -96,7 +97,7 @@ impl Study for Overload {
         ]));
         report.findings = findings(&answers, &before, &after, &killed);
         report.notes.push(format!(
-            "reservation 1 ms of 20 ms, 4 requests at a time, 16 waiting; {CONNECTIONS} connections that stay \
+            "reservation 4 ms of 20 ms, 4 requests at a time, 16 waiting; {CONNECTIONS} connections that stay \
              open; a refusal counts from the instant at which it was asked for; footprints after a quarter of \
              the requests and after all, with no connection open; the kill while {rate:.0} requests a second \
              are asked for",
@@ -112,14 +113,14 @@ fn start(guest: &Path, directory: &Path) -> Result<Server> {
     let text = format!(
         "[listener.main]\naddress = \"{address}\"\nper_source = 1024\n\n\
          [tenant.web]\ncomponent = {guest:?}\nreclaim = {{ budget = \"500ms\" }}\n\
-         cpu = {{ budget = \"1ms\", period = \"20ms\" }}\n\
+         cpu = {{ budget = \"4ms\", period = \"20ms\" }}\n\
          http = {{ routes = [\"/*\"], concurrency = 4, queue = 16 }}\n"
     );
     fs::write(&leases, text)?;
     let mut command = Command::new(std::env::current_exe()?);
     command.args(["serve", "--log", "none", "--json", "--grace", "1ms"]);
     command.arg(leases);
-    Server::spawn(command, "overload", address, directory)
+    Server::spawn(bound(&command)?, "overload", address, directory)
 }
 
 /// What a process has of the host.

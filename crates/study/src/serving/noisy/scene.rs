@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use super::attack::{Attack, Client};
 use crate::harness::affinity::leave_cells;
+use crate::harness::child_command::bound;
 use crate::serving::control::send;
 use crate::serving::serve::load::{Answers, at_rate};
 use crate::serving::serve::server::{Server, found, free_address};
@@ -92,7 +93,7 @@ impl Setting<'_> {
         let mut command = Command::new(std::env::current_exe()?);
         command.args(["serve", "--log", "none", "--grace", "1ms", "--socket"]);
         command.arg(&socket).arg(leases);
-        let server = Server::spawn(command, "node", address, self.directory)?;
+        let server = Server::spawn(bound(&command)?, "node", address, self.directory)?;
         let crowd = match is_crowded {
             true => crowd(|_| Ok(address))?,
             false => Vec::new(),
@@ -142,14 +143,14 @@ impl Setting<'_> {
     fn in_processes(&self, is_crowded: bool, time: Duration, kills: &mut Kills) -> Result<Answers> {
         let address = free_address()?;
         let server = self.peer("web.wasm", address, None)?;
-        let server = Server::spawn(server, "good", address, self.directory)?;
+        let server = Server::spawn(bound(&server)?, "good", address, self.directory)?;
         let mut processes = Vec::new();
         let crowd = match is_crowded {
             true => crowd(|number| {
                 let address = free_address()?;
                 let files = self.files(number)?;
                 let command = self.peer("hostile-http.wasm", address, Some(&files))?;
-                processes.push(Process::start(command)?);
+                processes.push(Process::start(bound(&command)?)?);
                 Ok(address)
             })?,
             false => Vec::new(),

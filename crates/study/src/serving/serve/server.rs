@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail};
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::load::{Target, once};
+use crate::harness::child_command::bound;
 
 /// How long a server may take to answer for the first time: it compiles.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -105,7 +106,7 @@ impl Server {
         let address = free_address()?;
         let guest = found(guest)?;
         let command = arm.command(&guest, address, directory, wasmtime)?;
-        Self::spawn(command, arm.name(), address, directory)
+        Self::spawn(bound(&command)?, arm.name(), address, directory)
     }
 
     /// Starts the server of a command, and waits until it answers. Its messages and its standard
