@@ -17,6 +17,7 @@ use leasehold_cell::{
     Cell, CellConfig, Compiler, NoOwnCore, Outlines, Realtime, RealtimeLimit, WhenRealtime,
 };
 use leasehold_confine::InForce;
+use leasehold_io_thread::{Urgency, shorten_waits};
 use leasehold_lease::{LeaseFile, Nanoseconds, Order, TenantSpec};
 use std::path::Path;
 use std::sync::Arc;
@@ -194,6 +195,9 @@ impl CellOptions {
         })?;
         rules.raised = Some(cell.row_bounds().clone());
         rules.prices = cell.prices().clone();
+        if cell.own_core().is_some() {
+            shorten_waits(Urgency::Operators);
+        }
         let beside = start_beside(&cell)?;
         confinement::started()?;
         match cell.realtime() {

@@ -803,6 +803,36 @@ fn admitted_alike(node: &Node, text: &str) -> Value {
 }
 
 #[test]
+fn what_the_kernel_locks_for_operators_is_held_by_threads_that_wait_shortly_for_a_processor() {
+    let node = Node::start(&[]);
+    assert_eq!(node.put("more", &table("more", "/env", "")).0, Some(0));
+    let told: Value = serde_json::from_str(&node.command(&["ps", "--json"]).1).expect("JSON");
+    assert!(told.is_object(), "{told}");
+    let tasks = format!("/proc/{}/task", node.child.id());
+    let mut niceness = std::collections::BTreeMap::new();
+    for task in fs::read_dir(tasks).expect("readable").flatten() {
+        let stat = fs::read_to_string(task.path().join("stat")).unwrap_or_default();
+        let Some((name, numbers)) = stat.rsplit_once(") ") else {
+            continue;
+        };
+        let name = name.split_once('(').expect("a name").1;
+        let of_thread = numbers
+            .split(' ')
+            .nth(16)
+            .and_then(|text| text.parse::<i32>().ok());
+        niceness.insert(name.to_owned(), of_thread.expect("a number"));
+    }
+    // On hosts that leave the cell no core of its own, or refuse a niceness below 0, all have the usual one.
+    let expected = match niceness["leasehold-front"] {
+        -10 => -5,
+        usual => usual,
+    };
+    for thread in ["leasehold-load", "leasehold-ctl", "leasehold"] {
+        assert_eq!(niceness[thread], expected, "{thread}: {niceness:?}");
+    }
+}
+
+#[test]
 fn a_line_has_the_request_that_it_was_written_for_whatever_guests_write_and_however_many_do_at_once()
  {
     let node = Node::start(&["--log", "json"]);

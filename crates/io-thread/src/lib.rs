@@ -69,3 +69,4 @@ pub use meter::{Metered, Payer, keep_rounds};
 pub use rounds::Share;
 pub use slice::Sliced;
 pub use start::{Begin, Urgency, runtime};
+pub use wait::shorten_waits;

@@ -8,13 +8,12 @@ use std::io;
 /// What a thread does before its work: confine itself, for instance.
 pub type Begin = Box<dyn FnOnce() -> io::Result<()> + Send>;
 
-/// What waits for the work of a thread.
+/// What waits for the work of a thread, which decides how soon it has a processor beside a cell with a core of its own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Urgency {
-    /// Guests do: beside a cell that has a core of its own it runs before ordinary threads, if the
-    /// host allows that.
+    /// Guests do.
     Guests,
-    /// Operators do.
+    /// Operators do, and guests only for what the kernel locks meanwhile.
     Operators,
 }
 
@@ -34,9 +33,7 @@ pub fn runtime(
         if others.count() > 0 {
             sched_setaffinity(None, &others)?;
         }
-        if urgency == Urgency::Guests {
-            wait::shorten();
-        }
+        wait::shorten_waits(urgency);
     }
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -12,17 +12,31 @@
     reason = "no crate has the call; this file has no other reason"
 )]
 
+use crate::start::Urgency;
 use std::io;
 
-/// The thread's niceness.
-const NICENESS: i32 = -10;
 /// The thread's time slice, ns: the shortest that Linux takes. Before Linux 6.12 it has no effect.
 const SLICE_NS: u64 = 100_000;
 
-/// Shortens the waits of the calling thread as far as the host allows it: a host that refuses it does the work all the
-/// same, later when other programs are busy. A niceness below 0 needs privileges, and a short slice none.
-pub(crate) fn shorten() {
-    let _ = set(NICENESS, SLICE_NS).or_else(|_| set(0, SLICE_NS));
+impl Urgency {
+    /// The niceness of its threads.
+    const fn niceness(self) -> i32 {
+        match self {
+            Self::Guests => -10,
+            Self::Operators => -5,
+        }
+    }
+}
+
+/// Shortens the waits of the calling thread, and of those that it starts, as far as the host allows it: a host that refuses
+/// it does the work all the same, later when other programs are busy. A niceness below 0 needs privileges, and a short
+/// slice none.
+///
+/// For threads beside a cell with a core of its own. Whatever changes mappings of the process, or finds a page for the first
+/// time, holds a lock of the kernel's that the cell may wait for, and the kernel gives the lock to a thread that does not run
+/// yet: the cell then waits until other programs let that thread have a processor.
+pub fn shorten_waits(urgency: Urgency) {
+    let _ = set(urgency.niceness(), SLICE_NS).or_else(|_| set(0, SLICE_NS));
 }
 
 /// Sets the calling thread's niceness and time slice, as one of an ordinary program.
@@ -46,7 +60,7 @@ fn set(niceness: i32, slice_ns: u64) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
-    use super::{SLICE_NS, shorten};
+    use super::{SLICE_NS, Urgency, shorten_waits};
     use rustix::process::getpriority_process;
     use rustix::system::uname;
 
@@ -70,7 +84,7 @@ mod tests {
     #[test]
     fn the_slice_is_short_whether_or_not_the_host_grants_the_niceness() {
         std::thread::spawn(|| {
-            shorten();
+            shorten_waits(Urgency::Guests);
             let niceness = getpriority_process(None).expect("read");
             assert!(niceness == -10 || niceness == 0, "{niceness}");
             if let Some(slice) = slice_ns().filter(|_| slices_are_each_threads_own()) {

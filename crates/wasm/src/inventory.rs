@@ -6,7 +6,8 @@
 //! a few kilobytes can describe 10³⁰ instances. All sums here saturate, and the walk visits each
 //! section once, however often it would be instantiated.
 
-use crate::limits::WASM_PAGE;
+use std::collections::HashSet;
+
 use wasmparser::{
     CanonicalFunction, CanonicalOption, ComponentAlias, ComponentExternalKind, ComponentInstance,
     ComponentOuterAliasKind, ComponentType, ComponentTypeRef, DataKind, Element, ElementItems,
@@ -15,6 +16,7 @@ use wasmparser::{
 };
 
 use crate::error::ProgramError;
+use crate::limits::WASM_PAGE;
 
 /// Engine memory per function, global and passive element of an instance: upper bounds of what
 /// wasmtime 48 lays out in an instance (`VMFuncRef`, `VMFunctionImport`, `VMGlobalDefinition`,
@@ -88,13 +90,15 @@ pub struct Inventory {
     pub adapters: u64,
     /// Types of resources that components define: the engine makes each for every instance.
     pub resource_types: u64,
-    /// Canonical functions of components, for each of which the engine looks up what its options name.
+    /// Canonical functions of components.
     pub canonical_functions: u64,
+    /// Functions that the options of these name, each of which the engine looks up for every instance.
+    pub canonical_options: u64,
 }
 
 impl Inventory {
     /// Numbers in an inventory.
-    pub(crate) const WORDS: usize = 18;
+    pub(crate) const WORDS: usize = 19;
 
     /// For a file: the numbers in the order of the fields, least byte first.
     pub(crate) fn to_bytes(self) -> Vec<u8> {
@@ -117,6 +121,7 @@ impl Inventory {
             self.adapters,
             self.resource_types,
             self.canonical_functions,
+            self.canonical_options,
         ]
         .into_iter()
         .flat_map(u64::to_le_bytes)
@@ -148,6 +153,7 @@ impl Inventory {
             adapters,
             resource_types,
             canonical_functions,
+            canonical_options,
         ] = words.map(u64::from_le_bytes);
         Some(Inventory {
             instances,
@@ -168,6 +174,7 @@ impl Inventory {
             adapters,
             resource_types,
             canonical_functions,
+            canonical_options,
         })
     }
 
@@ -232,6 +239,9 @@ impl Inventory {
         self.canonical_functions = self
             .canonical_functions
             .saturating_add(other.canonical_functions);
+        self.canonical_options = self
+            .canonical_options
+            .saturating_add(other.canonical_options);
     }
 }
 
@@ -279,6 +289,8 @@ struct ComponentFrame {
     parts: u64,
     /// For each core function, whether it was lowered: such may be adapters.
     lowered: Vec<bool>,
+    /// Core functions that options of canonical functions name.
+    named: HashSet<u32>,
     /// For each core instance, whether it is a list of exports with a function that was lowered.
     offers_lowered: Vec<bool>,
 }
@@ -540,8 +552,15 @@ impl Adapters<'_> {
     fn count(&mut self, component: &mut ComponentFrame, function: &CanonicalFunction) {
         let parts = self.parts.next().copied().unwrap_or(0);
         component.total.add_canonical_function();
-        for index in core_functions(function) {
+        let (lifted, options) = core_functions(function);
+        for index in lifted.into_iter().chain(options.iter().copied()) {
             component.use_lowered(index);
+        }
+        for index in options {
+            if component.named.insert(index) {
+                let named = &mut component.total.canonical_options;
+                *named = named.saturating_add(1);
+            }
         }
         let lowered = matches!(function, CanonicalFunction::Lower { .. });
         // A lifted function is no core function.
@@ -555,27 +574,24 @@ impl Adapters<'_> {
     }
 }
 
-/// The core functions that a canonical function names.
-fn core_functions(function: &CanonicalFunction) -> impl Iterator<Item = u32> {
+/// The core functions that a canonical function names: the one that it lifts, and those of its options.
+fn core_functions(function: &CanonicalFunction) -> (Option<u32>, Vec<u32>) {
     let (lifted, options) = match function {
         CanonicalFunction::Lift {
             core_func_index,
             options,
             ..
-        } => (Some(*core_func_index), Some(options)),
-        CanonicalFunction::Lower { options, .. } => (None, Some(options)),
-        _ => (None, None),
+        } => (Some(*core_func_index), options),
+        CanonicalFunction::Lower { options, .. } => (None, options),
+        _ => return (None, Vec::new()),
     };
-    let options = options
-        .into_iter()
-        .flatten()
-        .filter_map(|option| match option {
-            CanonicalOption::Realloc(index)
-            | CanonicalOption::PostReturn(index)
-            | CanonicalOption::Callback(index) => Some(*index),
-            _ => None,
-        });
-    lifted.into_iter().chain(options)
+    let named = options.iter().filter_map(|option| match option {
+        CanonicalOption::Realloc(index)
+        | CanonicalOption::PostReturn(index)
+        | CanonicalOption::Callback(index) => Some(*index),
+        _ => None,
+    });
+    (lifted, named.collect())
 }
 
 /// Records a core instance of a component. The engine makes the adapters that it is given in

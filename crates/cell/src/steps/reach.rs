@@ -52,9 +52,9 @@ pub struct Reach {
 /// What an instance is made of in that step, and the time that the engine takes for one of each, ns.
 /// Stated, not calibrated: twice what was measured on a busy virtual machine of globals, segments
 /// and imports; of instances, a few times what a start takes. Of memories, and of pages of tables, as much as was
-/// measured there at the most: each page is a fault, where the heap has given it back. Of types of resources, and of canonical
-/// functions, which have pages that are fresh, two and a half times what was measured.
-const PARTS: [(fn(&Inventory) -> u64, u64); 9] = [
+/// measured there at the most: each page is a fault, where the heap has given it back. Of types of resources, which have
+/// pages that are fresh, and of what else components have, two and a half times what was measured.
+const PARTS: [(fn(&Inventory) -> u64, u64); 10] = [
     (|of| of.globals, 170),
     (|of| of.segments, 1_400),
     (|of| of.imports, 500),
@@ -63,7 +63,8 @@ const PARTS: [(fn(&Inventory) -> u64, u64); 9] = [
     (|of| of.memories, 5_000),
     (|of| of.short_table_elements / PAGE_ELEMENTS, 5_000),
     (|of| of.resource_types, 100),
-    (|of| of.canonical_functions, 200),
+    (|of| of.canonical_functions, 100),
+    (|of| of.canonical_options, 500),
 ];
 
 /// Elements of a table in a page.
