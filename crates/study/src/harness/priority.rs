@@ -17,6 +17,13 @@ pub(crate) fn before_everybody() -> bool {
     unsafe { libc::sched_setscheduler(0, policy, &raw const parameters) == 0 }
 }
 
+/// Lets all other threads of its processor go before this thread; returns false if the host does not allow it.
+pub(crate) fn after_everybody() -> bool {
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: as above.
+    unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) == 0 }
+}
+
 /// Does `work` on a thread like a cell's, and says whether that has real-time priority.
 ///
 /// # Errors

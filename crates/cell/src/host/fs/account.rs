@@ -223,10 +223,10 @@ impl Account {
         self.close(1, what);
     }
 
-    /// Makes a thread that closes files of this tenant only close a file, which may take long.
-    pub(crate) fn close_apart(self: &Arc<Self>, file: impl Send + 'static) {
-        self.closing.fetch_add(1, Ordering::AcqRel);
-        self.io.pool.close(self.clone(), 1, Box::new(file));
+    /// Makes a thread that closes files of this tenant only close the `files` descriptors in `what`, which may take long.
+    pub(crate) fn close_apart(self: &Arc<Self>, files: u32, what: impl Send + 'static) {
+        self.closing.fetch_add(files, Ordering::AcqRel);
+        self.io.pool.close(self.clone(), files, Box::new(what));
     }
 
     /// Records that the reaper has closed `files` descriptors.
@@ -293,7 +293,7 @@ mod tests {
         assert_eq!(account.take_bytes(cell, 4096), Ok(()));
         assert_eq!(account.take_bytes(cell, 4096), Err(Errno::DQUOT));
         let (close, closes) = channel();
-        account.close_apart(Closing(account.clone(), closes));
+        account.close_apart(1, Closing(account.clone(), closes));
         assert_eq!(account.take_bytes(cell, 4096), Err(Errno::AGAIN));
         let waiting = account.clone();
         let waits = std::thread::spawn(move || waiting.take_link(Site::Blocking, 60));

@@ -12,20 +12,17 @@ use std::cell::RefCell;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
-/// Takes a file whose close may take long, and closes it on a thread of its tenant only.
-type CloseApart = Box<dyn Fn(Arc<OwnedFd>)>;
-
 thread_local! {
-    /// On the thread that closes the files of all tenants: where costly files of the present tenant go.
-    static APART: RefCell<Option<CloseApart>> = const { RefCell::new(None) };
+    /// On the thread that closes the files of all tenants: the costly ones of what it drops now.
+    static LEFT: RefCell<Option<Vec<Arc<OwnedFd>>>> = const { RefCell::new(None) };
 }
 
-/// Drops `what`, with files of one tenant in it, on the thread that closes those of all tenants; those
-/// that are costly to close are left to `apart`.
-pub(crate) fn close_for(apart: impl Fn(Arc<OwnedFd>) + 'static, what: impl Sized) {
-    APART.set(Some(Box::new(apart)));
+/// Drops `what`, with files of one tenant in it, on the thread that closes those of all tenants. Returns those that are
+/// costly to close, which are still open.
+pub(crate) fn close_but_costly(what: impl Sized) -> Vec<Arc<OwnedFd>> {
+    LEFT.set(Some(Vec::new()));
     drop(what);
-    APART.set(None);
+    LEFT.take().unwrap_or_default()
 }
 
 /// An open file.
@@ -72,11 +69,11 @@ impl AsFd for File {
 
 impl Drop for File {
     fn drop(&mut self) {
-        APART.with_borrow(|apart| {
-            if let Some(apart) = apart
+        LEFT.with_borrow_mut(|left| {
+            if let Some(left) = left
                 && self.is_costly()
             {
-                apart(self.fd.clone());
+                left.push(self.fd.clone());
             }
         });
     }
@@ -84,7 +81,7 @@ impl Drop for File {
 
 #[cfg(test)]
 mod tests {
-    use super::File;
+    use super::{File, close_but_costly};
     use crate::host::fs::account::Account;
     use crate::host::io::Io;
     use leasehold_lease::Lease;
@@ -115,6 +112,25 @@ mod tests {
     }
 
     #[test]
+    fn what_is_costly_to_close_is_left_open_and_all_else_is_closed() {
+        let directory = tempfile::tempdir().expect("a directory");
+        let path = |number: usize| directory.path().join(number.to_string());
+        let large = |number| number % 3 == 0;
+        let files: Vec<_> = (0..9)
+            .map(|number| {
+                let open = file(&path(number), if large(number) { 1 << 20 } else { 1 });
+                fs::remove_file(path(number)).expect("removed");
+                open
+            })
+            .collect();
+        let left = close_but_costly(files);
+        assert_eq!(left.len(), 3);
+        assert!(left.iter().all(|file| Arc::strong_count(file) == 1));
+        drop(file(&path(0), 1 << 20));
+        assert!(close_but_costly(()).is_empty(), "dropped elsewhere");
+    }
+
+    #[test]
     fn a_costly_close_of_one_tenant_delays_no_other_tenants_close() {
         let directory = tempfile::tempdir().expect("a directory");
         let path = directory.path().join("file");
@@ -129,7 +145,7 @@ mod tests {
                 let _ = self.0.recv();
             }
         }
-        one.close_apart(Hanging(waits));
+        one.close_apart(1, Hanging(waits));
         let large = file(&path, 1 << 20);
         fs::remove_file(&path).expect("removed");
         one.close(1, large);

@@ -7,18 +7,14 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
-use rustix::process::setpriority_process;
-use rustix::thread::gettid;
 
 use crate::harness::affinity::leave_cells;
+use crate::harness::priority::after_everybody;
 
 /// Between two requests of a client.
 const PAUSE: Duration = Duration::from_millis(10);
 /// How long a client waits for an answer, or makes its request last.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The niceness of a client's thread: it stands for another machine, which takes no processor from the servers and
-/// from the client whose latency is measured.
-const NICENESS: i32 = 10;
 /// Connections that a flood opens at once.
 const FLOOD: usize = 32;
 
@@ -74,8 +70,9 @@ impl Attack {
     /// When its thread cannot leave the processors of cells.
     pub(super) fn go_on(self, from: &Client, over: &AtomicBool) -> anyhow::Result<()> {
         leave_cells()?;
-        // A host that refuses it shows latencies that are worse.
-        let _ = setpriority_process(Some(gettid()), NICENESS);
+        // It stands for another machine, which takes no processor from the servers and from the client whose latency is
+        // measured. A host that refuses it shows latencies that are worse.
+        after_everybody();
         while !over.load(Ordering::Relaxed) {
             // An error is what an attacker gets.
             let _ = self.once(from, over);
