@@ -5,6 +5,8 @@
 //! descriptors, threads and mappings of the process are counted. A rehearsal calls the same functions on a kernel of its
 //! own, so that a lease file can be tested before a cell is there.
 
+mod stage;
+
 use crate::build_error::BuildError;
 use crate::config::CellConfig;
 use crate::drift::{CostClass, PresentPrices};
@@ -14,7 +16,7 @@ use crate::host::fs::preopen::Preopen;
 use crate::host::io::Io;
 use crate::host::io::pool::Promise;
 use crate::host::preview1::state::{Environment, State};
-use crate::local::{self, Local};
+use crate::local;
 use crate::mappings;
 use crate::memory::{self, DataSet};
 use crate::meter::Held;
@@ -31,6 +33,7 @@ use leasehold_kernel::{ExecutionId, TenantId};
 use leasehold_lease::Lease;
 use leasehold_pager_linux::Limits as AreaLimits;
 use leasehold_slots::stack_class::StackClass;
+use stage::on_stage;
 use std::collections::{HashMap, hash_map};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -165,10 +168,7 @@ impl Rehearsal {
         };
         let pages = u32::try_from(outline.image_pages).unwrap_or(u32::MAX);
         memory::check_image(&lease.memory, pages).map_err(StartError::Memory)?;
-        local::enter(Local::new(&self.config, self.io.clone()));
-        let begun = self.begin(&outline, start);
-        local::leave();
-        begun
+        on_stage(&self.config, &self.io, || self.begin(&outline, start))
     }
 
     /// The part of a start that the tenant's own kernel objects pay for.
@@ -182,6 +182,23 @@ impl Rehearsal {
             let (tenant, root) = local.open_root(lease, price, account)?;
             Ok((tenant, local.files.get(&root).cloned()))
         })?;
+        let begun = self.begin_as(tenant, account, outline, start);
+        local::with(|local| {
+            local.holdings.remove(&EXECUTION);
+            local.abandon_root(tenant);
+        });
+        begun
+    }
+
+    /// The same of a tenant that is admitted.
+    fn begin_as(
+        &self,
+        tenant: TenantId,
+        account: Option<Arc<Account>>,
+        outline: &Outline,
+        start: &RehearsedStart<'_>,
+    ) -> Result<(), StartError> {
+        let lease = start.lease;
         let limits = outline.limits(lease, self.config.profile.charge_ps(Held::HostPage));
         let mut demands = Demands {
             budget: lease.reclaim.budget,
@@ -255,7 +272,7 @@ impl Rehearsal {
     }
 }
 
-/// The number of the execution: each tenant has a kernel of its own here.
+/// The number of the execution: each tenant is alone in the kernel here.
 const EXECUTION: u64 = 1;
 
 /// Opens what a program is given, and charges for its table of descriptors.

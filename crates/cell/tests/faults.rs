@@ -7,8 +7,8 @@ use common::paged::{Held, held, paging};
 use common::{cell, guest, lease, profile, until};
 use leasehold_cell::keyvalue::Store;
 use leasehold_cell::{
-    Cell, CellConfig, Directory, Ended, Exit, Lease, MapBacking, Output, Program, StartError,
-    StartRequest, Surroundings, TenantHandle, WhenRealtime,
+    Cell, CellConfig, Directory, Ended, Exit, Lease, MapBacking, Output, Program, Rehearsal,
+    RehearsedStart, StartError, StartRequest, Surroundings, TenantHandle, WhenRealtime,
 };
 use leasehold_door::Call;
 use leasehold_door::faults::{Gate, Plan, arm, disarm, met, spare, spare_none};
@@ -797,4 +797,33 @@ fn a_disk_that_does_not_answer_holds_up_no_others_where_host_code_needs_the_page
         tenant.kill();
         assert_eq!(end_of(tenant), Exit::Killed);
     }
+}
+
+/// A node rehearses starts beside its cell, which waits for the kernel's lock on its mappings.
+#[test]
+fn a_thread_that_has_rehearsed_a_start_maps_no_memory_for_others() {
+    let _alone = alone();
+    let rehearse = |budget_us| {
+        Rehearsal::new(profile(), Arc::default()).start(&RehearsedStart {
+            program: &guest("hello.wasm"),
+            lease: &lease(budget_us, 64),
+            surroundings: &Surroundings::default(),
+            has_store: false,
+            is_handler: false,
+            calls: 0,
+            addresses: 0,
+        })
+    };
+    rehearse(1_000).expect("it could be started");
+    arm(Plan {
+        after: u64::MAX,
+        failures: 0,
+        errno: Errno::NOMEM.raw_os_error(),
+        only: Some(Call::Map),
+    });
+    for _ in 0..50 {
+        rehearse(1_000).expect("nothing is left of the one before");
+        rehearse(1).expect_err("too little for its memory");
+    }
+    assert_eq!(disarm(), 0);
 }
