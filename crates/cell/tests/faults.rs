@@ -806,7 +806,7 @@ fn a_thread_that_has_rehearsed_a_start_maps_no_memory_for_others() {
     let rehearse = |budget_us| {
         Rehearsal::new(profile(), Arc::default()).start(&RehearsedStart {
             program: &guest("hello.wasm"),
-            lease: &lease(budget_us, 64),
+            lease: &lease(budget_us, 4 << 10),
             surroundings: &Surroundings::default(),
             has_store: false,
             is_handler: false,
