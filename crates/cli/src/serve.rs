@@ -31,7 +31,7 @@ use leasehold_node::trace::{Begin, Endpoint, Exporter};
 use leasehold_node::view::EventKind;
 use leasehold_node::{
     Admitted, Api, Changes, Controller, Events, Facts, First, Keeper, Logs, PageListener, Parts,
-    RequestLog, Server, ServerOptions, Source, Supervisor, Ward,
+    RequestLog, Server, ServerOptions, Source, StreamPlaces, Supervisor, Ward,
 };
 use leasehold_outgoing::{Observer, Sent};
 use lines::TenantLines;
@@ -332,6 +332,7 @@ fn operate(
                 events: events.clone(),
                 logs: logs.clone(),
                 saves,
+                streams: StreamPlaces::default(),
             };
             let options = ServerOptions {
                 core: cell.own_core(),

@@ -803,6 +803,47 @@ fn admitted_alike(node: &Node, text: &str) -> Value {
 }
 
 #[test]
+fn a_kill_is_answered_whatever_other_clients_of_the_socket_hold() {
+    let node = Node::start(&[]);
+    let ask = |head: &str| {
+        let path = node.socket();
+        let mut stream = std::os::unix::net::UnixStream::connect(path).expect("connected");
+        write!(stream, "{head} HTTP/1.1\r\nHost: a\r\n").expect("written");
+        stream
+    };
+    let begin_stream = |_| {
+        let mut stream = ask("GET /v1/events");
+        write!(stream, "\r\n").expect("written");
+        let mut line = String::new();
+        let mut reader = BufReader::new(stream);
+        reader.read_line(&mut line).expect("a status");
+        let status = line
+            .split(' ')
+            .nth(1)
+            .and_then(|code| code.parse::<u16>().ok());
+        (status.expect("a number"), reader)
+    };
+    let streams: Vec<_> = (0..60).map(begin_stream).collect();
+    let with = |status| streams.iter().filter(|stream| stream.0 == status).count();
+    assert_eq!((with(200), with(503)), (48, 12));
+    // Bodies that never come.
+    let bodies: Vec<_> = (0..60)
+        .map(|_| {
+            let mut stream = ask("POST /v1/leases/admit");
+            write!(
+                stream,
+                "Content-Type: application/toml\r\nContent-Length: 100\r\n\r\n[tenant"
+            )
+            .expect("written");
+            stream
+        })
+        .collect();
+    let killed = node.command(&["kill", "shop"]);
+    assert_eq!(killed.0, Some(0), "{}", killed.2);
+    drop((streams, bodies));
+}
+
+#[test]
 fn what_the_kernel_locks_for_operators_is_held_by_threads_that_wait_shortly_for_a_processor() {
     let node = Node::start(&[]);
     assert_eq!(node.put("more", &table("more", "/env", "")).0, Some(0));

@@ -1,5 +1,6 @@
 //! The routes of the control interface, and their description.
 
+mod body;
 mod head;
 mod json_table;
 mod parameters;
@@ -9,6 +10,8 @@ mod tcp;
 mod tenants;
 
 pub(crate) use head::HEAD_BYTES;
+pub(crate) use stall::{STALL, StallLimit};
+pub use streams::StreamPlaces;
 pub use tcp::{ListenError, PageListener};
 
 use crate::controller::Controller;
@@ -50,6 +53,8 @@ pub struct Api {
     pub logs: Arc<Logs>,
     /// Tells when changes are in the state file, if they are kept: answers to changes wait for that.
     pub saves: Option<Saves>,
+    /// The places of answers without an end, and of bodies that have not come.
+    pub streams: StreamPlaces,
 }
 
 impl Api {
@@ -135,6 +140,7 @@ fn made_router(api: Api) -> Router {
         .method_not_allowed_fallback(not_allowed)
         .layer(from_fn_with_state(parameters, parameters::known))
         .layer(from_fn(head::fits))
+        .layer(from_fn_with_state(api.streams.clone(), body::comes_in_time))
         .layer(DefaultBodyLimit::max(LeaseFile::MAX_BYTES))
         .layer(map_response(as_problem))
         .with_state(api)
@@ -279,7 +285,7 @@ async fn reload(
 
 #[cfg(test)]
 mod tests {
-    use super::{Api, HEAD_BYTES, Routes, openapi};
+    use super::{Api, HEAD_BYTES, Routes, StreamPlaces, openapi};
     use crate::controller::Controller;
     use crate::events::Events;
     use crate::logs::Logs;
@@ -297,6 +303,7 @@ mod tests {
             events: Arc::new(Events::default()),
             logs: Logs::new(Arc::new(|_, _| {})),
             saves: None,
+            streams: StreamPlaces::default(),
         };
         let mut request = Request::builder().method(method).uri(target);
         for (name, value) in fields {

@@ -48,7 +48,7 @@ pub mod view;
 mod viewed;
 mod ward;
 
-pub use api::{Api, ListenError, PageListener, openapi};
+pub use api::{Api, ListenError, PageListener, StreamPlaces, openapi};
 pub use client::{Client, ClientError, Lines};
 pub use controller::{Controller, Requests};
 pub use desired::{Changes, Keeper, Saves, StateError, StateFile};

@@ -1,6 +1,6 @@
 //! The thread that answers operators on a unix socket.
 
-use crate::api::{Api, HEAD_BYTES, PageListener, Routes};
+use crate::api::{Api, HEAD_BYTES, PageListener, Routes, STALL, StallLimit};
 use crate::problem::Problem;
 use crate::view::ErrorKind;
 use axum::Router;
@@ -246,7 +246,10 @@ async fn serve(listener: UnixListener, router: Router, mut ending: watch::Receiv
                 .max_buf_size(HEAD_BYTES);
             // The peer has gone, or said nothing that is HTTP.
             let _ = builder
-                .serve_connection(TokioIo::new(stream), TowerToHyperService::new(router))
+                .serve_connection(
+                    TokioIo::new(StallLimit::new(stream, STALL)),
+                    TowerToHyperService::new(router),
+                )
                 .await;
         });
     }

@@ -8,8 +8,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::Sleep;
 
+/// How long a client may read nothing of what is written to it.
+pub(crate) const STALL: Duration = Duration::from_secs(10);
+
 /// A stream that fails with `TimedOut` when a write to it has waited for `longest` without taking a byte.
-pub(super) struct StallLimit<S> {
+pub(crate) struct StallLimit<S> {
     stream: S,
     longest: Duration,
     /// Runs while a write waits.
@@ -17,7 +20,7 @@ pub(super) struct StallLimit<S> {
 }
 
 impl<S> StallLimit<S> {
-    pub(super) const fn new(stream: S, longest: Duration) -> Self {
+    pub(crate) const fn new(stream: S, longest: Duration) -> Self {
         Self {
             stream,
             longest,

@@ -5,7 +5,7 @@ use super::Api;
 use crate::events::Events;
 use crate::logs::Log;
 use crate::problem::Problem;
-use crate::view::{ErrorBody, Event, LogLine};
+use crate::view::{ErrorBody, ErrorKind, Event, LogLine};
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
@@ -18,8 +18,35 @@ use serde::Deserialize;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
-use tokio::sync::watch;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use utoipa::IntoParams;
+
+/// Answers without an end, and bodies that have not come, at a time: fewer than connections, so that one is free to kill a
+/// tenant whatever others hold.
+const STREAMS: usize = 48;
+
+/// The places of answers without an end and of bodies that have not come, of all clients of a node.
+#[derive(Debug, Clone)]
+pub struct StreamPlaces(Arc<Semaphore>);
+
+impl Default for StreamPlaces {
+    fn default() -> Self {
+        Self(Arc::new(Semaphore::new(STREAMS)))
+    }
+}
+
+impl StreamPlaces {
+    /// A place, until it is dropped.
+    pub(super) fn take(&self) -> Result<OwnedSemaphorePermit, Problem> {
+        let place = self.0.clone().try_acquire_owned();
+        place.map_err(|_| {
+            let message = format!(
+                "{STREAMS} answers without an end (events, logs that go on) and bodies are under way, and no more may be"
+            );
+            Problem::new(ErrorKind::Busy, message)
+        })
+    }
+}
 
 /// Events that are taken out of the ring at once.
 const BATCH: usize = 64;
@@ -37,17 +64,18 @@ struct Following {
     changed: watch::Receiver<u64>,
     since: u64,
     taken: VecDeque<Event>,
+    _place: OwnedSemaphorePermit,
 }
 
 /// What happens, as server-sent events: `id` is the number, `event` the kind, `data` the event as JSON.
 /// Without a number it begins with what happens next.
 #[utoipa::path(get, path = "/v1/events", params(Since),
-    responses((status = 200, body = Event, content_type = "text/event-stream")))]
+    responses((status = 200, body = Event, content_type = "text/event-stream"), (status = 503, body = ErrorBody)))]
 pub(super) async fn events(
     State(api): State<Api>,
     Query(Since { since }): Query<Since>,
     headers: HeaderMap,
-) -> Sse<impl Stream<Item = Result<sse::Event, Infallible>>> {
+) -> Result<Sse<impl Stream<Item = Result<sse::Event, Infallible>>>, Problem> {
     let last = headers
         .get("last-event-id")
         .and_then(|id| decimal(id.to_str().ok()?));
@@ -56,6 +84,7 @@ pub(super) async fn events(
         changed: api.events.subscribe(),
         events: api.events,
         taken: VecDeque::new(),
+        _place: api.streams.take()?,
     };
     let stream = unfold(following, |mut following| async {
         loop {
@@ -74,7 +103,7 @@ pub(super) async fn events(
             }
         }
     });
-    Sse::new(stream).keep_alive(KeepAlive::default())
+    Ok(Sse::new(stream).keep_alive(KeepAlive::default()))
 }
 
 #[derive(Deserialize, IntoParams)]
@@ -88,7 +117,8 @@ pub(super) struct Lines {
 
 /// What a tenant writes, and what is said about it: an object of JSON for each line.
 #[utoipa::path(get, path = "/v1/tenants/{name}/logs", params(("name" = String, Path), Lines),
-    responses((status = 200, body = LogLine, content_type = "application/x-ndjson"), (status = 404, body = ErrorBody)))]
+    responses((status = 200, body = LogLine, content_type = "application/x-ndjson"), (status = 404, body = ErrorBody),
+        (status = 503, body = ErrorBody)))]
 pub(super) async fn logs(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -102,29 +132,41 @@ pub(super) async fn logs(
     let (newest, first) = log.after(0, lines.unwrap_or(100));
     let body = match follow {
         Some(true) => {
-            let changed = log.subscribe();
-            Body::from_stream(unfold((log, changed, newest, Some(text(&first))), next))
+            let reading = Reading {
+                changed: log.subscribe(),
+                log,
+                newest,
+                first: Some(text(&first)),
+                _place: api.streams.take()?,
+            };
+            Body::from_stream(unfold(reading, next))
         }
         _ => Body::from(text(&first)),
     };
     Ok(([("content-type", "application/x-ndjson")], body).into_response())
 }
 
-type Reading = (Arc<Log>, watch::Receiver<u64>, u64, Option<String>);
+/// The lines of a tenant, as far as they were read.
+struct Reading {
+    log: Arc<Log>,
+    changed: watch::Receiver<u64>,
+    newest: u64,
+    first: Option<String>,
+    _place: OwnedSemaphorePermit,
+}
 
-async fn next(reading: Reading) -> Option<(Result<String, Infallible>, Reading)> {
-    let (log, mut changed, mut newest, first) = reading;
-    if let Some(first) = first.filter(|first| !first.is_empty()) {
-        return Some((Ok(first), (log, changed, newest, None)));
+async fn next(mut reading: Reading) -> Option<(Result<String, Infallible>, Reading)> {
+    if let Some(first) = reading.first.take().filter(|first| !first.is_empty()) {
+        return Some((Ok(first), reading));
     }
     loop {
-        changed.borrow_and_update();
-        let (now, lines) = log.after(newest, usize::MAX);
-        newest = now;
+        reading.changed.borrow_and_update();
+        let (now, lines) = reading.log.after(reading.newest, usize::MAX);
+        reading.newest = now;
         if !lines.is_empty() {
-            return Some((Ok(text(&lines)), (log, changed, newest, None)));
+            return Some((Ok(text(&lines)), reading));
         }
-        changed.changed().await.ok()?;
+        reading.changed.changed().await.ok()?;
     }
 }
 

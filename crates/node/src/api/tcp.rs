@@ -8,7 +8,7 @@
 //! Places for connections are few. A connection that has not carried the token gives its place back after a
 //! fixed time, whatever it does; one that has is cut when its client stops reading.
 
-use super::stall::StallLimit;
+use super::stall::{STALL, StallLimit};
 use super::{HEAD_BYTES, not_allowed};
 use crate::page::page;
 use crate::token::{Token, TokenError};
@@ -41,8 +41,6 @@ const CONNECTIONS: usize = 64;
 /// How long a client may take for the head of a request, and how long a connection may last on which no request
 /// has carried the token.
 const HEAD: Duration = Duration::from_secs(10);
-/// How long a client may read nothing of what is written to it.
-const STALL: Duration = Duration::from_secs(10);
 /// The pause after the system refused to accept a connection for want of descriptors.
 const PAUSE: Duration = Duration::from_millis(200);
 
