@@ -19,6 +19,8 @@ pub(crate) struct Payer {
     tenant: RefCell<Option<(Arc<Site>, Arc<Lane>)>>,
     /// What was used before a tenant was known, ns.
     owed: Cell<u64>,
+    /// A request has begun in the poll that is under way, and no tenant has taken it.
+    is_refused: Cell<bool>,
 }
 
 impl Payer {
@@ -27,6 +29,7 @@ impl Payer {
             source,
             tenant: RefCell::default(),
             owed: Cell::new(0),
+            is_refused: Cell::new(false),
         }
     }
 }
@@ -40,6 +43,9 @@ impl Pays for Payer {
 
     fn charge(&self, ns: u64) {
         let ns = ns + self.owed.take();
+        if self.is_refused.take() {
+            return;
+        }
         match &*self.tenant.borrow() {
             Some((site, lane)) => {
                 lane.charge(ns);
@@ -71,11 +77,24 @@ pub(crate) fn source() -> Rc<Share> {
     })
 }
 
+/// A request begins in the poll that is under way. It costs no tenant anything unless one takes it: clients could use up
+/// the time of a tenant's reservation with requests that it never sees. Until then the source of the connection has its
+/// share of the thread for what comes on it.
+pub(crate) fn begins() {
+    CURRENT.with_borrow(|current| {
+        if let Some(payer) = current {
+            payer.tenant.take();
+            payer.is_refused.set(true);
+        }
+    });
+}
+
 /// From now on this tenant pays for the poll that is under way, and for later ones of its task.
 pub(crate) fn pays(site: &Arc<Site>, lane: &Arc<Lane>) {
     CURRENT.with_borrow(|current| {
         if let Some(payer) = current {
             *payer.tenant.borrow_mut() = Some((site.clone(), lane.clone()));
+            payer.is_refused.set(false);
         }
     });
 }

@@ -46,6 +46,7 @@ async fn answered(
     incoming: Incoming,
     (mut ongoing, routed): (Ongoing, Result<Routed, Reply>),
 ) -> Response<ResponseBody> {
+    payer::begins();
     let response = match routed {
         Ok(routed) => respond(served, parts, incoming, (&mut ongoing, routed)).await,
         Err(reply) => Err(reply),
@@ -173,7 +174,6 @@ async fn respond(
     };
     let head = request::head(parts, &arrival, site.limits()).map_err(reply::rejected)?;
     let lane = under_way.lane();
-    payer::pays(&site, &lane);
     let place = ongoing.take_place(&site).ok_or(reply::FULL)?;
     let until = Instant::now() + site.timeout();
     let (client, mut guest) = exchange(site.limits(), head, ongoing.record.id);
@@ -184,6 +184,7 @@ async fn respond(
         NotTaken::Full => reply::FULL,
         NotTaken::Closed => reply::NOT_RUNNING,
     })?;
+    payer::pays(&site, &lane);
     ongoing.due(until);
     let deadline = tokio::time::sleep_until(until.into());
     let mut traffic = Traffic::new(client, site, incoming, deadline);

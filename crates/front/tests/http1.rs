@@ -110,6 +110,11 @@ fn a_full_lane_costs_the_tenant_nothing_and_says_when_to_ask_again() {
     assert!(response.head.contains("retry-after: 1"));
     assert!(began.elapsed() < Duration::from_secs(1));
     assert_eq!(node.seen.taken.load(Ordering::SeqCst), 1);
+    // Nor do clients that ask again at once, of which one had an answer before, use up its processor time.
+    assert!(node.lanes[0].take_charged() > 0, "for those that wait");
+    let mut client = node.connect();
+    assert!((0..200).all(|_| client.get("/hello").status == 503));
+    assert_eq!(node.lanes[0].take_charged(), 0);
 }
 
 #[test]

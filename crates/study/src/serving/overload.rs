@@ -102,6 +102,17 @@ impl Study for Overload {
              the requests and after all, with no connection open; the kill while {rate:.0} requests a second \
              are asked for",
         ));
+        if !answers.others.is_empty() {
+            let others = answers.others.iter();
+            let others: Vec<_> = others
+                .map(|(status, count)| format!("{status}: {count}"))
+                .collect();
+            let note = format!(
+                "requests with another status than 200 and 503: {}",
+                others.join(", ")
+            );
+            report.notes.push(note);
+        }
         report.figure = figure(&answers);
         Ok(report)
     }

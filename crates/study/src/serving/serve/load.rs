@@ -7,6 +7,7 @@
 //! processor with the server: they have real-time priority where the host grants it, so that a latency holds no wait for
 //! a processor but the server's.
 
+use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::thread;
@@ -37,6 +38,8 @@ pub(crate) struct Answers {
     pub(crate) refused_ns: Samples,
     /// Those with another status than 200.
     pub(crate) failed: u64,
+    /// How many of these had which status but 503.
+    pub(crate) others: BTreeMap<u16, u64>,
 }
 
 impl Answers {
@@ -44,6 +47,9 @@ impl Answers {
         self.latency_ns.add(&other.latency_ns);
         self.refused_ns.add(&other.refused_ns);
         self.failed += other.failed;
+        for (status, count) in &other.others {
+            *self.others.entry(*status).or_default() += count;
+        }
     }
 
     /// All of them.
@@ -179,8 +185,9 @@ fn record(answers: &mut Answers, status: u16, due: Instant, asked: Instant) {
         return answers.latency_ns.record(since(due));
     }
     answers.failed += 1;
-    if status == 503 {
-        answers.refused_ns.record(since(asked));
+    match status {
+        503 => answers.refused_ns.record(since(asked)),
+        _ => *answers.others.entry(status).or_default() += 1,
     }
 }
 
