@@ -157,6 +157,20 @@ fn every_reservation_is_shown_with_what_its_tenant_did_and_shares() {
     }
 }
 
+/// The same once the cells of other tests, which run beside this one, have left a core to it.
+fn with_a_core(directory: &TempDir, arguments: &[&str]) -> Output {
+    let began = std::time::Instant::now();
+    loop {
+        let output = output(directory, arguments);
+        let is_crowded = String::from_utf8_lossy(&output.stderr)
+            .contains("each processor that the cell may run on is that of another cell");
+        if !is_crowded || began.elapsed() > std::time::Duration::from_secs(60) {
+            return output;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+}
+
 #[test]
 fn admission_counts_what_locks_save() {
     let memory = |shared: &str| {
@@ -190,10 +204,10 @@ fn admission_counts_what_locks_save() {
     // The memory that was admitted is there, with a control socket and without.
     let operated = ["up", "--quiet", "--socket", "control", "spel.toml"];
     for command in [&["up", "--quiet", "spel.toml"][..], &operated] {
-        let up = output(&directory, command);
+        let up = with_a_core(&directory, command);
         assert_eq!(up.status.code(), Some(0), "{up:?}");
     }
-    let up = output(&directory, &["up", "--quiet", "spc.toml"]);
+    let up = with_a_core(&directory, &["up", "--quiet", "spc.toml"]);
     assert_eq!(up.status.code(), Some(77), "{up:?}");
 }
 

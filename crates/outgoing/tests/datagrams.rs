@@ -8,7 +8,7 @@ use leasehold_exchange::{
 use leasehold_outgoing::{LocalPorts, Options, Outgoing, Resolver, Trust};
 use std::net::{SocketAddr, UdpSocket};
 use std::task::Poll;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use support::{call, ended_by, lease, status, wait};
 
 /// The thread, and the outlet of a tenant with this `outgoing` table.
@@ -209,8 +209,12 @@ fn a_tenant_has_no_more_local_ports_of_datagrams_than_it_leaves_to_others() {
     write(client, Frame::Datagram(address), b"hello");
     let (_, from) = host.recv_from(&mut [0; 16]).expect("arrived");
     assert_eq!(from, *own);
-    // What is given up is there again.
+    // What is given up is there again, soon after.
     drop(sockets);
     ended_by(&greedy, CallOutcome::Abandoned);
-    drop(bound(&greedy));
+    let began = Instant::now();
+    while status(&mut bind(&greedy, "127.0.0.1:0")) != Ok(200) {
+        assert!(began.elapsed() < Duration::from_secs(20), "it is not");
+        std::thread::yield_now();
+    }
 }

@@ -20,7 +20,7 @@ pub(crate) fn before_everybody() -> bool {
 /// Lets all other threads of its processor go before this thread; returns false if the host does not allow it.
 pub(crate) fn after_everybody() -> bool {
     let parameters = libc::sched_param { sched_priority: 0 };
-    // SAFETY: as above.
+    // SAFETY: `parameters` outlives the call, which only reads it; 0 names this thread.
     unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) == 0 }
 }
 

@@ -84,7 +84,7 @@ impl Study for Noisy {
              after 10 ms: {:?}; the good tenant is asked for {RATE} requests a second, whose latencies count from \
              the instant at which each was due; {rounds} in turns; clients and servers share this host's \
              processors, but for that of a cell; those of the good tenant have real-time priority, those of the \
-             hostile ones run when nothing else wants a processor",
+             hostile ones run when nothing else wants a processor, and give way after each call",
             Attack::ALL.len() * EACH,
             Attack::ALL,
         ));

@@ -83,14 +83,16 @@ impl Attack {
 
     fn once(self, from: &Client, over: &AtomicBool) -> Result<()> {
         if self == Self::Connections {
-            let begun: Vec<_> = (0..FLOOD).filter_map(|_| from.connect().ok()).collect();
-            for mut stream in &begun {
-                let _ = stream.write_all(b"GET /");
+            let connect = || give_way(from.connect().ok());
+            let begun: Vec<_> = (0..FLOOD).filter_map(|_| connect()).collect();
+            for mut stream in begun {
+                let _ = give_way(stream.write_all(b"GET /"));
+                give_way(drop(stream));
             }
             return Ok(());
         }
-        let mut stream = from.connect()?;
-        stream.write_all(self.head(&from.host).as_bytes())?;
+        let mut stream = give_way(from.connect()?);
+        give_way(stream.write_all(self.head(&from.host).as_bytes())?);
         let until = Instant::now() + PATIENCE;
         if self == Self::SlowBody {
             while Instant::now() < until && !over.load(Ordering::Relaxed) {
@@ -100,7 +102,7 @@ impl Attack {
             return Ok(());
         }
         let mut answer = [0; 4096];
-        while stream.read(&mut answer)? > 0 {}
+        while give_way(stream.read(&mut answer)?) > 0 {}
         Ok(())
     }
 
@@ -115,6 +117,13 @@ impl Attack {
         };
         format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n{more}\r\n")
     }
+}
+
+/// The result of a call, after which a client gives way to whatever waits for its processor: an ordinary thread that was
+/// preempted has no processor before others have had theirs, for some milliseconds if these go on.
+fn give_way<T>(result: T) -> T {
+    thread::yield_now();
+    result
 }
 
 /// A client of a hostile tenant.
