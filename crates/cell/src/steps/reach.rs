@@ -49,12 +49,15 @@ pub struct Reach {
     making_ns: u64,
 }
 
+/// How many of something a program's instances have.
+type Count = fn(&Inventory) -> u64;
+
 /// What an instance is made of in that step, and the time that the engine takes for one of each, ns.
 /// Stated, not calibrated: twice what was measured on a busy virtual machine of globals, segments
 /// and imports; of instances, a few times what a start takes. Of memories, and of pages of tables, as much as was
 /// measured there at the most: each page is a fault, where the heap has given it back. Of types of resources, which have
 /// pages that are fresh, and of what else components have, two and a half times what was measured.
-const PARTS: [(fn(&Inventory) -> u64, u64); 10] = [
+const PARTS: [(Count, u64); 10] = [
     (|of| of.globals, 170),
     (|of| of.segments, 1_400),
     (|of| of.imports, 500),
