@@ -87,7 +87,8 @@ impl Attack {
             let begun: Vec<_> = (0..FLOOD).filter_map(|_| connect()).collect();
             for mut stream in begun {
                 let _ = give_way(stream.write_all(b"GET /"));
-                give_way(drop(stream));
+                drop(stream);
+                give_way(());
             }
             return Ok(());
         }
