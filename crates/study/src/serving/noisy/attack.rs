@@ -6,6 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::IpBindAddressNoPort;
 use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
 
 use crate::harness::affinity::leave_cells;
@@ -140,6 +142,9 @@ pub(super) struct Client {
 impl Client {
     fn connect(&self) -> Result<TcpStream> {
         let made = socket(AddressFamily::INET, SocketType::STREAM, None)?;
+        // The port is found when it connects. Linux would look for it here among all sockets that linger at the address, for
+        // some milliseconds in which the processor, which is the servers' as well, is given to nothing else.
+        setsockopt(&made, IpBindAddressNoPort, &true)?;
         bind(&made, &SocketAddr::from((self.source, 0)))?;
         connect(&made, &SocketAddr::V4(self.server)).map_err(Error::from)?;
         let stream = TcpStream::from(made);
