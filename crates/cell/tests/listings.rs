@@ -1,4 +1,4 @@
-//! Listings of directories by preview 1 programs: right, and of bounded size.
+//! Listings that preview 1 programs get, of directories and of what is ready: right, and of bounded size.
 
 mod common;
 
@@ -264,5 +264,57 @@ fn a_pointer_outside_of_the_memory_ends_a_program_whichever_call_has_it() {
             matches!(&ended, Exit::Trap(why) if why.contains("out of bounds")),
             "{beyond}: {ended:?}"
         );
+    }
+}
+
+/// Polls a list of `count` subscriptions, which are by turns a clock that is due, one that is due in an hour, and
+/// standard output. Exits with 1 if the events are too many or too few, and with 2 if they are others.
+fn poller(count: u32) -> String {
+    let events = count - (count + 1) / 3;
+    format!(
+        r#"(module
+  (import "wasi_snapshot_preview1" "poll_oneoff"
+    (func $poll (param i32 i32 i32 i32) (result i32)))
+  (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+  (memory (export "memory") 2)
+  ;; 0: how many events; 1024: subscriptions; 65536: events
+  (func (export "_start") (local $index i32) (local $at i32) (local $turn i32) (local $awaited i32)
+    (loop $next
+      (local.set $at (i32.add (i32.const 1024) (i32.mul (local.get $index) (i32.const 48))))
+      (local.set $turn (i32.rem_u (local.get $index) (i32.const 3)))
+      (i32.store (local.get $at) (local.get $index))
+      (if (i32.eq (local.get $turn) (i32.const 2))
+        (then
+          (i32.store8 offset=8 (local.get $at) (i32.const 2))
+          (i32.store offset=16 (local.get $at) (i32.const 1)))
+        (else
+          (i32.store offset=16 (local.get $at) (i32.const 1))
+          (i64.store offset=24 (local.get $at)
+            (i64.mul (i64.extend_i32_u (local.get $turn)) (i64.const 3600000000000)))))
+      (local.set $index (i32.add (local.get $index) (i32.const 1)))
+      (br_if $next (i32.lt_u (local.get $index) (i32.const {count}))))
+    (if (call $poll (i32.const 1024) (i32.const 65536) (i32.const {count}) (i32.const 0))
+      (then (call $exit (i32.const 3))))
+    (if (i32.ne (i32.load (i32.const 0)) (i32.const {events})) (then (call $exit (i32.const 1))))
+    (local.set $at (i32.const 65536))
+    (loop $event
+      (if (i32.ne (i32.load (local.get $at)) (local.get $awaited)) (then (call $exit (i32.const 2))))
+      (local.set $awaited (i32.add (local.get $awaited)
+        (select (i32.const 2) (i32.const 1)
+          (i32.eqz (i32.rem_u (local.get $awaited) (i32.const 3))))))
+      (local.set $at (i32.add (local.get $at) (i32.const 32)))
+      (br_if $event
+        (i32.lt_u (local.get $at) (i32.const {end}))))))"#,
+        end = 65_536 + events * 32,
+    )
+}
+
+#[test]
+fn a_poll_tells_of_all_that_is_ready_in_lists_of_one_step_and_of_several() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let cell = cell();
+    for count in [1, 2, 3, 63, 64, 65, 128, 130, 512] {
+        let (ended, _) = run(&cell, &poller(count), directory.path(), Lease::default());
+        assert_eq!(ended.exit, Exit::Code(0), "{count} subscriptions");
     }
 }

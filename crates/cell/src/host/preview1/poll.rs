@@ -3,9 +3,9 @@
 //! A set of clocks is the earliest of them; files are always ready; standard input is the one descriptor
 //! that can make a guest wait.
 
-use super::call::Call;
+use super::call::{Call, answered};
 use super::descriptors::size_of;
-use super::memory::{fetch, parts};
+use super::memory::{Memory, fetch, parts};
 use crate::clock;
 use crate::guest::Guest;
 use crate::host::answer::{Answer, Fail, to_guest};
@@ -14,6 +14,7 @@ use crate::host::yield_point::yield_point;
 use crate::steps::caps;
 use crate::wasi::poll::sleep_until;
 use std::future::poll_fn;
+use std::ops::Range;
 use std::pin::pin;
 use std::task::Poll;
 use wasmtime::Caller;
@@ -22,11 +23,11 @@ use wasmtime_wasi::p1::types::Errno;
 /// Most subscriptions of one call.
 const MOST_SUBSCRIPTIONS: u32 = caps::SUBSCRIPTIONS.most as u32;
 
-/// Subscriptions that are read in one step: each may query the size of a file.
-const STEP: u32 = 128;
+/// Subscriptions that are read in one step, twice in that of a short list: each may query the size of a file.
+const STEP: u32 = 64;
 
-const SUBSCRIPTION_BYTES: u64 = 48;
-const EVENT_BYTES: u64 = 32;
+const SUBSCRIPTION_BYTES: usize = 48;
+const EVENT_BYTES: usize = 32;
 
 const CLOCK: u8 = 0;
 const FD_READ: u8 = 1;
@@ -124,8 +125,8 @@ impl Subscription {
         }
     }
 
-    fn event(&self, bytes: u64, hangs_up: bool) -> [u8; EVENT_BYTES as usize] {
-        let mut event = [0; EVENT_BYTES as usize];
+    fn event(&self, bytes: u64, hangs_up: bool) -> [u8; EVENT_BYTES] {
+        let mut event = [0; EVENT_BYTES];
         event[..8].copy_from_slice(&self.user_data.to_le_bytes());
         event[10] = self.kind;
         event[16..24].copy_from_slice(&bytes.to_le_bytes());
@@ -141,101 +142,210 @@ pub(super) fn oneoff(
     count: u32,
     result: u32,
 ) -> Call<'_> {
-    Box::new(async move {
-        let lists = Lists {
-            subscriptions: subscriptions.into(),
-            events: events.into(),
-            count,
-            result: result as usize,
-        };
-        to_guest(poll(&mut caller, &lists).await)
-    })
+    let lists = Lists {
+        subscriptions: subscriptions as usize,
+        events: events as usize,
+        count,
+        result,
+    };
+    match poll_short(&mut caller, &lists) {
+        Ok(true) => answered(Ok(())),
+        Ok(false) => Box::new(async move { to_guest(poll(&mut caller, &lists).await) }),
+        Err(fail) => answered(Err(fail)),
+    }
 }
 
 /// The guest's addresses of the subscriptions and events.
 struct Lists {
-    subscriptions: u64,
-    events: u64,
+    subscriptions: usize,
+    events: usize,
     count: u32,
-    result: usize,
+    result: u32,
+}
+
+/// What a list awaits.
+#[derive(Default)]
+struct Survey {
+    /// When the first of its clocks is due.
+    earliest: Option<u64>,
+    /// A descriptor is ready.
+    ready_now: bool,
+    stdin: bool,
+}
+
+impl Survey {
+    /// Whether nothing but standard input may have happened by `now`.
+    fn waits(&self, now: u64) -> bool {
+        !self.ready_now && self.earliest.is_none_or(|earliest| earliest > now)
+    }
+}
+
+/// What has happened when events are written.
+struct Happened {
+    /// When the call began, from which relative timeouts count.
+    began: u64,
+    now: u64,
+    stdin_ready: bool,
+    /// Events that were written.
+    events: u32,
 }
 
 impl Lists {
-    async fn read(&self, caller: &mut Caller<'_, Guest>, index: u32) -> Answer<Subscription> {
-        let at = (self.subscriptions + u64::from(index) * SUBSCRIPTION_BYTES) as usize;
-        fetch(caller, at as u32, SUBSCRIPTION_BYTES as usize).await;
+    fn check(&self, size: usize) -> Answer {
+        if self.count == 0 || self.count > MOST_SUBSCRIPTIONS {
+            return Err(Errno::Inval.into());
+        }
+        for (start, length) in [
+            self.subscriptions(0..self.count),
+            self.events(0..self.count),
+            (self.result as usize, 4),
+        ] {
+            if start + length > size {
+                return Err(Fail::pointer(start as u32, length as u64));
+            }
+        }
+        Ok(())
+    }
+
+    /// Where some subscriptions are, and how many bytes they have.
+    fn subscriptions(&self, part: Range<u32>) -> (usize, usize) {
+        let start = self.subscriptions + part.start as usize * SUBSCRIPTION_BYTES;
+        (start, part.len() * SUBSCRIPTION_BYTES)
+    }
+
+    /// Where some events are, and how many bytes they have.
+    fn events(&self, part: Range<u32>) -> (usize, usize) {
+        let start = self.events + part.start as usize * EVENT_BYTES;
+        (start, part.len() * EVENT_BYTES)
+    }
+
+    /// The parts of the list, each of which is read in one step.
+    fn steps(&self) -> impl Iterator<Item = Range<u32>> + use<> {
+        let count = self.count;
+        let starts = (0..count).step_by(STEP as usize);
+        starts.map(move |start| start..count.min(start + STEP))
+    }
+
+    fn read(&self, memory: &Memory<'_>, index: u32) -> Subscription {
+        let (start, length) = self.subscriptions(index..index + 1);
+        Subscription::parse(&memory.0[start..start + length])
+    }
+
+    /// Adds what a part of the list awaits.
+    fn survey(
+        &self,
+        caller: &mut Caller<'_, Guest>,
+        part: Range<u32>,
+        now: u64,
+        survey: &mut Survey,
+    ) -> Answer {
+        let (memory, guest) = parts(caller)?;
+        for index in part {
+            match self.read(&memory, index).awaited(guest, now)? {
+                Awaited::Time(when) => {
+                    let earliest = survey.earliest.map_or(when, |other| other.min(when));
+                    survey.earliest = Some(earliest);
+                }
+                Awaited::Stdin => survey.stdin = true,
+                Awaited::Ready { .. } => survey.ready_now = true,
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the events of a part of the list after those that were written.
+    fn report(
+        &self,
+        caller: &mut Caller<'_, Guest>,
+        part: Range<u32>,
+        happened: &mut Happened,
+    ) -> Answer {
+        let (memory, guest) = parts(caller)?;
+        for index in part {
+            let subscription = self.read(&memory, index);
+            let ready = match subscription.awaited(guest, happened.began)? {
+                Awaited::Time(when) => (when <= happened.now).then_some((0, false)),
+                Awaited::Stdin => happened.stdin_ready.then_some((1, false)),
+                Awaited::Ready { bytes, hangs_up } => Some((bytes, hangs_up)),
+            };
+            if let Some((bytes, hangs_up)) = ready {
+                let (start, length) = self.events(happened.events..happened.events + 1);
+                memory.0[start..start + length]
+                    .copy_from_slice(&subscription.event(bytes, hangs_up));
+                happened.events += 1;
+            }
+        }
+        Ok(())
+    }
+
+    /// Says how many events there are.
+    fn conclude(&self, caller: &mut Caller<'_, Guest>, happened: &Happened) -> Answer {
         let (memory, _) = parts(caller)?;
-        let bytes = &memory.0[at..at + SUBSCRIPTION_BYTES as usize];
-        Ok(Subscription::parse(bytes))
+        let result = self.result as usize;
+        memory.0[result..result + 4].copy_from_slice(&happened.events.to_le_bytes());
+        Ok(())
     }
 }
 
-async fn poll(caller: &mut Caller<'_, Guest>, lists: &Lists) -> Answer {
-    let size = parts(caller)?.0.0.len() as u64;
-    let count = u64::from(lists.count);
-    if count == 0 || lists.count > MOST_SUBSCRIPTIONS {
-        return Err(Errno::Inval.into());
+/// Answers a list of one step in which something is ready, if its pages are there. Returns whether it has.
+fn poll_short(caller: &mut Caller<'_, Guest>, lists: &Lists) -> Answer<bool> {
+    lists.check(parts(caller)?.0.0.len())?;
+    if lists.count > STEP || caller.data().limiter.pages() {
+        return Ok(false);
     }
-    for (start, length) in [
-        (lists.subscriptions, count * SUBSCRIPTION_BYTES),
-        (lists.events, count * EVENT_BYTES),
-        (lists.result as u64, 4),
-    ] {
-        if start + length > size {
-            return Err(Fail::pointer(start as u32, length));
-        }
-    }
-
     let now = clock::monotonic_ns();
-    let mut earliest: Option<u64> = None;
-    let (mut ready_now, mut stdin) = (false, false);
-    for index in 0..lists.count {
-        if index % STEP == STEP - 1 {
-            yield_point().await;
-        }
-        let subscription = lists.read(caller, index).await?;
-        match subscription.awaited(caller.data_mut(), now)? {
-            Awaited::Time(when) => {
-                earliest = Some(earliest.map_or(when, |other| other.min(when)));
-            }
-            Awaited::Stdin => stdin = true,
-            Awaited::Ready { .. } => ready_now = true,
-        }
+    let mut survey = Survey::default();
+    lists.survey(caller, 0..lists.count, now, &mut survey)?;
+    if survey.stdin || survey.waits(now) {
+        return Ok(false);
+    }
+    let mut happened = Happened {
+        began: now,
+        now,
+        stdin_ready: false,
+        events: 0,
+    };
+    lists.report(caller, 0..lists.count, &mut happened)?;
+    lists.conclude(caller, &happened)?;
+    Ok(true)
+}
+
+async fn poll(caller: &mut Caller<'_, Guest>, lists: &Lists) -> Answer {
+    let began = clock::monotonic_ns();
+    let mut survey = Survey::default();
+    for part in lists.steps() {
+        yield_point().await;
+        fetch_part(caller, lists.subscriptions(part.clone())).await;
+        lists.survey(caller, part, began, &mut survey)?;
     }
 
-    let waits = !ready_now && earliest.is_none_or(|earliest| earliest > now);
-    let stdin_ready = match (waits, stdin) {
-        (true, _) => wait(caller.data_mut(), earliest, stdin).await,
+    let stdin_ready = match (survey.waits(began), survey.stdin) {
+        (true, stdin) => wait(caller.data_mut(), survey.earliest, stdin).await,
         // Another subscription is ready, and standard input may be, too.
         (false, true) => has_input(caller.data_mut()).await,
         (false, false) => false,
     };
 
-    let now_after = clock::monotonic_ns();
-    let mut written = 0;
-    for index in 0..lists.count {
-        if index % STEP == STEP - 1 {
-            yield_point().await;
-        }
-        let subscription = lists.read(caller, index).await?;
-        let ready = match subscription.awaited(caller.data_mut(), now)? {
-            Awaited::Time(when) => (when <= now_after).then_some((0, false)),
-            Awaited::Stdin => stdin_ready.then_some((1, false)),
-            Awaited::Ready { bytes, hangs_up } => Some((bytes, hangs_up)),
-        };
-        if let Some((bytes, hangs_up)) = ready {
-            let at = (lists.events + written * EVENT_BYTES) as usize;
-            fetch(caller, at as u32, EVENT_BYTES as usize).await;
-            let (memory, _) = parts(caller)?;
-            memory.0[at..at + EVENT_BYTES as usize]
-                .copy_from_slice(&subscription.event(bytes, hangs_up));
-            written += 1;
-        }
+    let mut happened = Happened {
+        began,
+        now: clock::monotonic_ns(),
+        stdin_ready,
+        events: 0,
+    };
+    for part in lists.steps() {
+        yield_point().await;
+        fetch_part(caller, lists.subscriptions(part.clone())).await;
+        // At most as many events as subscriptions come.
+        let events = happened.events..happened.events + part.len() as u32;
+        fetch_part(caller, lists.events(events)).await;
+        lists.report(caller, part, &mut happened)?;
     }
-    fetch(caller, lists.result as u32, 4).await;
-    let (memory, _) = parts(caller)?;
-    memory.0[lists.result..lists.result + 4].copy_from_slice(&(written as u32).to_le_bytes());
-    Ok(())
+    fetch_part(caller, (lists.result as usize, 4)).await;
+    lists.conclude(caller, &happened)
+}
+
+async fn fetch_part(caller: &mut Caller<'_, Guest>, (start, length): (usize, usize)) {
+    fetch(caller, start as u32, length).await;
 }
 
 /// Whether standard input is ready now. The first call starts reading ahead, so that a program that
