@@ -30,8 +30,10 @@ const TAIL: f64 = 1.1;
 /// The largest part of kills that may be later than their bound.
 const LATE: f64 = 1e-4;
 
+/// Pairs of rounds are as many as it takes until their median is steady: what a host does to one of them, such as a halt
+/// of a virtual processor, decides on the 99th percentile of that one.
 const FULL: Rounds = Rounds {
-    count: 10,
+    count: 20,
     time: Duration::from_secs(5),
 };
 const QUICK: Rounds = Rounds {
