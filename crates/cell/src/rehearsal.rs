@@ -114,26 +114,17 @@ impl Rehearsal {
         self.program(start).map(drop)
     }
 
-    /// Rehearses the start of one more tenant beside those that could be started until now. Opens its directories and
-    /// data sets, and closes them. Not on a cell's thread.
+    /// Counts what one more tenant is promised of the process: descriptors, mappings and a thread. A part of its
+    /// [start](Self::start).
     ///
     /// # Errors
-    /// As [`Cell::start_tenant`](crate::Cell::start_tenant), but for the processor and for what the host has of memory,
-    /// which other tests are for.
-    pub fn start(&mut self, start: &RehearsedStart<'_>) -> Result<(), StartError> {
+    /// `Full`, when the process would not have them beside those of the tenants until now.
+    pub fn promise(&mut self, start: &RehearsedStart<'_>) -> Result<(), StartError> {
         let RehearsedStart {
             lease,
             surroundings,
             ..
         } = start;
-        let program = self.program(start).ok();
-        let inventory = program.as_ref().map(|it| it.inventory).unwrap_or_default();
-        let is_component = program.as_ref().is_some_and(|it| it.is_component);
-        let memory = program.and_then(|it| it.memory);
-        surroundings.check_lengths()?;
-        if lease.memory.paging.is_some() && is_component {
-            surroundings.check_paged(lease)?;
-        }
         let full = |refused: &dyn std::fmt::Display| StartError::Full(refused.to_string());
         let parts = limit::Parts {
             has_dirs: !surroundings.dirs.is_empty(),
@@ -157,6 +148,30 @@ impl Rehearsal {
             self.threads
                 .push(promised.map_err(|refused| full(&refused))?);
         }
+        Ok(())
+    }
+
+    /// Rehearses the start of one more tenant beside those that could be started until now. Opens its directories and
+    /// data sets, and closes them. Not on a cell's thread.
+    ///
+    /// # Errors
+    /// As [`Cell::start_tenant`](crate::Cell::start_tenant), but for the processor and for what the host has of memory,
+    /// which other tests are for.
+    pub fn start(&mut self, start: &RehearsedStart<'_>) -> Result<(), StartError> {
+        let RehearsedStart {
+            lease,
+            surroundings,
+            ..
+        } = start;
+        let program = self.program(start).ok();
+        let inventory = program.as_ref().map(|it| it.inventory).unwrap_or_default();
+        let is_component = program.as_ref().is_some_and(|it| it.is_component);
+        let memory = program.and_then(|it| it.memory);
+        surroundings.check_lengths()?;
+        if lease.memory.paging.is_some() && is_component {
+            surroundings.check_paged(lease)?;
+        }
+        self.promise(start)?;
         let outline = Outline {
             inventory,
             image_pages: memory.map_or(0, |memory| u64::from(memory.pages)),

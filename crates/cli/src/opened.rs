@@ -169,6 +169,7 @@ impl CellOptions {
             profile_file: path.clone(),
             control: control.clone(),
             ends: admitted.ends.reservation,
+            connections: file.listeners.iter().map(|it| it.connections).collect(),
             reached: reached.to_vec(),
             raised: None,
             prices: Arc::default(),

@@ -48,6 +48,8 @@ pub(crate) struct Rules {
     pub(crate) control: Control,
     /// The cell's reservation for ends.
     pub(crate) ends: Option<Contract>,
+    /// The connections that each listener may have, which have descriptors of the process since the start.
+    pub(crate) connections: Vec<u32>,
     /// The tenants whose places the process reaches since the start.
     pub(crate) reached: Vec<TenantSpec>,
     /// How long the host steps of its cell may be by now.
@@ -109,6 +111,24 @@ impl Rules {
             return refused(format!(
                 "memory.swap: found {needed} bytes that tenants may page out; allowed: {held}, as at the start"
             ));
+        }
+        Ok(())
+    }
+
+    /// Whether the process has room for all of these tenants at once, so that each can be started whatever others do: it has
+    /// so many descriptors, mappings and threads, and a change that they do not fit is never done.
+    fn test_room(&self, tenants: &[TenantSpec]) -> Result<(), Problem> {
+        let mut rehearsal = Rehearsal::new(self.profile.clone(), self.outlines.clone());
+        for connections in &self.connections {
+            let listens = rehearsal.listen(*connections);
+            listens.map_err(|refused| {
+                Problem::new(ErrorKind::Refused, format!("listener: {refused}"))
+            })?;
+        }
+        for tenant in tenants {
+            let surroundings = surroundings(tenant, &Stores::default());
+            let promised = rehearsal.promise(&rehearsed(tenant, &surroundings));
+            promised.map_err(|error| Problem::from(&error).of_tenant(&tenant.name))?;
         }
         Ok(())
     }
@@ -215,6 +235,7 @@ impl Admission for Rules {
             return Err(refused(why));
         }
         self.test_memory(tenants)?;
+        self.test_room(tenants)?;
         let transit = Transit::among(tenants, self.available());
         if let (false, false, Some(why)) = (transit.fits(), self.unadmitted, transit.text()) {
             return Err(refused(why));

@@ -30,8 +30,8 @@ use leasehold_lease::{Http, LeaseFile, ListenAddress, Listener, Nanoseconds, Ten
 use leasehold_node::trace::{Begin, Endpoint, Exporter};
 use leasehold_node::view::EventKind;
 use leasehold_node::{
-    Admitted, Api, Changes, Controller, Events, Facts, First, Keeper, Logs, PageListener, Parts,
-    RequestLog, Server, ServerOptions, Source, StreamPlaces, Supervisor, Ward,
+    Admitted, Api, Changes, Controller, Events, Facts, First, Keeper, Logs, LongPlaces,
+    PageListener, Parts, RequestLog, Server, ServerOptions, Source, Supervisor, Ward,
 };
 use leasehold_outgoing::{Observer, Sent};
 use lines::TenantLines;
@@ -332,7 +332,7 @@ fn operate(
                 events: events.clone(),
                 logs: logs.clone(),
                 saves,
-                streams: StreamPlaces::default(),
+                long: LongPlaces::default(),
             };
             let options = ServerOptions {
                 core: cell.own_core(),

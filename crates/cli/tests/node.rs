@@ -3,7 +3,7 @@
 mod calibrated;
 mod served;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Resource, Rlimit, Signal, kill_process, prlimit};
 use serde_json::Value;
 use served::{LISTENER, Node, SOON, raw, serve, table, until};
 use std::fs;
@@ -11,6 +11,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::time::{Duration, Instant};
 
 #[test]
 fn a_tenant_is_put_with_a_program_that_came_beside_the_lease_file_later() {
@@ -838,9 +839,66 @@ fn a_kill_is_answered_whatever_other_clients_of_the_socket_hold() {
             stream
         })
         .collect();
+    // Clients that say nothing, more than there are connections.
+    let silent: Vec<_> = (0..100)
+        .map(|_| std::os::unix::net::UnixStream::connect(node.socket()).expect("connected"))
+        .collect();
+    let asked = Instant::now();
     let killed = node.command(&["kill", "shop"]);
     assert_eq!(killed.0, Some(0), "{}", killed.2);
-    drop((streams, bodies));
+    // Before the first head is due.
+    assert!(asked.elapsed() < Duration::from_secs(5));
+    drop((streams, bodies, silent));
+    // Clients that wait for an end.
+    assert_eq!(node.put("more", &table("more", "/more", "")).0, Some(0));
+    let waiting: Vec<_> = (0..100)
+        .map(|_| {
+            let mut stream = ask("GET /v1/tenants/more/wait?timeout=600s");
+            write!(stream, "\r\n").expect("written");
+            stream
+        })
+        .collect();
+    let killed = node.command(&["kill", "more"]);
+    assert_eq!(killed.0, Some(0), "{}", killed.2);
+    assert!(asked.elapsed() < Duration::from_secs(30));
+    let ended = |stream: &std::os::unix::net::UnixStream| {
+        let mut line = String::new();
+        let read = BufReader::new(stream).read_line(&mut line);
+        read.is_ok() && line.starts_with("HTTP/1.1 200")
+    };
+    let told = waiting.iter().filter(|stream| ended(stream)).count();
+    assert!((1..=48).contains(&told), "{told} of 100 waited");
+}
+
+#[test]
+fn what_the_process_can_never_have_room_for_is_refused_and_the_present_tenant_stays() {
+    let directory = tempfile::tempdir().expect("a directory");
+    fs::create_dir(directory.path().join("place")).expect("made");
+    let opens = |files: u32| {
+        let place = "dirs = [{ host = \"place\", guest = \"/\" }]";
+        let files = format!("files = {{ open = {files} }}\n{place}");
+        table("shop", "/*", &files)
+    };
+    let listener = format!("{LISTENER}connections = 64\n");
+    let node = Node::start_in(directory, &(listener.clone() + &opens(64)), &[]);
+    let pid = Pid::from_child(&node.child);
+    let most = Some(700);
+    let limit = Rlimit {
+        current: most,
+        maximum: most,
+    };
+    prlimit(Some(pid), Resource::Nofile, limit).expect("limited");
+    // What the process has room for if this tenant is alone with the listener, and more than that.
+    assert_eq!(node.put("shop", &opens(200)).0, Some(0));
+    for files in [400, 2000] {
+        let refused = node.put("shop", &opens(files));
+        assert_eq!(refused.0, Some(77), "{files}: {}", refused.2);
+        assert!(refused.2.contains("descriptors"), "{}", refused.2);
+        node.leases(&(listener.clone() + &opens(files)));
+        let refused = node.command(&["reload"]);
+        assert_eq!(refused.0, Some(77), "{files}: {}", refused.2);
+        assert_eq!(node.get("/").0, 200, "it answers as before");
+    }
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod body;
 mod head;
 mod json_table;
+mod long_places;
 mod parameters;
 mod stall;
 mod streams;
@@ -10,8 +11,8 @@ mod tcp;
 mod tenants;
 
 pub(crate) use head::HEAD_BYTES;
+pub use long_places::LongPlaces;
 pub(crate) use stall::{STALL, StallLimit};
-pub use streams::StreamPlaces;
 pub use tcp::{ListenError, PageListener};
 
 use crate::controller::Controller;
@@ -53,8 +54,8 @@ pub struct Api {
     pub logs: Arc<Logs>,
     /// Tells when changes are in the state file, if they are kept: answers to changes wait for that.
     pub saves: Option<Saves>,
-    /// The places of answers without an end, and of bodies that have not come.
-    pub streams: StreamPlaces,
+    /// The places of what may take long.
+    pub long: LongPlaces,
 }
 
 impl Api {
@@ -140,7 +141,7 @@ fn made_router(api: Api) -> Router {
         .method_not_allowed_fallback(not_allowed)
         .layer(from_fn_with_state(parameters, parameters::known))
         .layer(from_fn(head::fits))
-        .layer(from_fn_with_state(api.streams.clone(), body::comes_in_time))
+        .layer(from_fn_with_state(api.long.clone(), body::comes_in_time))
         .layer(DefaultBodyLimit::max(LeaseFile::MAX_BYTES))
         .layer(map_response(as_problem))
         .with_state(api)
@@ -229,8 +230,9 @@ async fn page_of_metrics(State(api): State<Api>) -> Result<Response, Problem> {
 
 /// Whether a whole lease file is valid.
 #[utoipa::path(post, path = "/v1/leases/validate", request_body(content = String, content_type = "application/toml"),
-    responses((status = 200, body = Validated), (status = 400, body = ErrorBody)))]
+    responses((status = 200, body = Validated), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)))]
 async fn validate(State(api): State<Api>, text: String) -> Result<Json<Validated>, Problem> {
+    let _place = api.long.take()?;
     let parse = |file: LeaseFile, _: &dyn crate::Admission| {
         let tenants = file.tenants.into_iter().map(|tenant| tenant.name);
         tenants.collect()
@@ -245,8 +247,9 @@ async fn validate(State(api): State<Api>, text: String) -> Result<Json<Validated
 
 /// Whether the reservations of a whole lease file can be kept: as `leasehold admit --json`.
 #[utoipa::path(post, path = "/v1/leases/admit", request_body(content = String, content_type = "application/toml"),
-    responses((status = 200, body = Admission), (status = 400, body = ErrorBody)))]
+    responses((status = 200, body = Admission), (status = 400, body = ErrorBody), (status = 503, body = ErrorBody)))]
 async fn admit(State(api): State<Api>, text: String) -> Result<Json<Admission>, Problem> {
+    let _place = api.long.take()?;
     let report = |file: LeaseFile, admission: &dyn crate::Admission| admission.report(&file);
     let asked = move |supervisor: &mut crate::Supervisor| supervisor.parse(text, report);
     let answer = api.controller.ask(asked).await??;
@@ -264,11 +267,12 @@ struct Reload {
 /// refused changes nothing.
 #[utoipa::path(post, path = "/v1/reload", params(Reload),
     responses((status = 200, body = Reloaded), (status = 400, body = ErrorBody), (status = 409, body = ErrorBody),
-        (status = 422, body = ErrorBody)))]
+        (status = 422, body = ErrorBody), (status = 503, body = ErrorBody)))]
 async fn reload(
     State(api): State<Api>,
     Query(Reload { dry_run }): Query<Reload>,
 ) -> Result<Json<Reloaded>, Problem> {
+    let _place = api.long.take()?;
     let (sender, answer) = oneshot::channel();
     let told = move |result| {
         // The client may have gone.
@@ -285,7 +289,7 @@ async fn reload(
 
 #[cfg(test)]
 mod tests {
-    use super::{Api, HEAD_BYTES, Routes, StreamPlaces, openapi};
+    use super::{Api, HEAD_BYTES, LongPlaces, Routes, openapi};
     use crate::controller::Controller;
     use crate::events::Events;
     use crate::logs::Logs;
@@ -303,7 +307,7 @@ mod tests {
             events: Arc::new(Events::default()),
             logs: Logs::new(Arc::new(|_, _| {})),
             saves: None,
-            streams: StreamPlaces::default(),
+            long: LongPlaces::default(),
         };
         let mut request = Request::builder().method(method).uri(target);
         for (name, value) in fields {

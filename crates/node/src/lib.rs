@@ -17,7 +17,7 @@
 //! | changes: of a lease file, of operators | `plan`, `desired` |
 //! | loading programs; whether one changed on disk | `loader`, `source` |
 //! | the control interface: routes, types | `api`, [`view`]; made of the cell's reports: `viewed`; refusals: `problem` |
-//! | its server, its client, its page | `server`, `client`, `page`; who may ask over TCP: `token` |
+//! | its server, its client, its page | `server`, `client`, `page`; which of its connections give way: `connections`; who may ask over TCP: `token` |
 //! | what is kept for listeners: events, output, requests | `events`, `logs`, `request_log` |
 //! | what monitoring reads: metrics, spans | [`metrics`], [`trace`] |
 
@@ -26,6 +26,7 @@
 mod api;
 mod birth;
 mod client;
+mod connections;
 mod controller;
 mod desired;
 mod events;
@@ -48,7 +49,7 @@ pub mod view;
 mod viewed;
 mod ward;
 
-pub use api::{Api, ListenError, PageListener, StreamPlaces, openapi};
+pub use api::{Api, ListenError, LongPlaces, PageListener, openapi};
 pub use client::{Client, ClientError, Lines};
 pub use controller::{Controller, Requests};
 pub use desired::{Changes, Keeper, Saves, StateError, StateFile};

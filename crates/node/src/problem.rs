@@ -48,7 +48,8 @@ impl Problem {
     }
 
     /// Returns the problem with the name of its tenant.
-    pub(crate) fn of_tenant(mut self, name: &str) -> Self {
+    #[must_use]
+    pub fn of_tenant(mut self, name: &str) -> Self {
         self.message = format!("tenant.{name}: {}", self.message);
         self
     }

@@ -1,13 +1,13 @@
 //! The thread that answers operators on a unix socket.
 
 use crate::api::{Api, HEAD_BYTES, PageListener, Routes, STALL, StallLimit};
+use crate::connections::Connections;
 use crate::problem::Problem;
 use crate::view::ErrorKind;
 use axum::Router;
 use axum::response::IntoResponse;
 use hyper::server::conn::http1;
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use hyper_util::rt::TokioTimer;
 use leasehold_io_thread::{Begin, Urgency, runtime};
 use rustix::fs::Mode;
 use rustix::process::{geteuid, umask};
@@ -15,13 +15,12 @@ use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc;
 use std::thread::JoinHandle;
 use std::time::Duration;
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 
-/// Connections at a time; more wait in the socket's queue.
+/// Connections at a time; for more, those without a request give way.
 const CONNECTIONS: usize = 64;
 /// How long a head may take.
 const HEAD: Duration = Duration::from_secs(10);
@@ -215,14 +214,9 @@ async fn serve(listener: UnixListener, router: Router, mut ending: watch::Receiv
         Ok(listener) => listener,
         Err(error) => return tracing::error!(%error, "the control socket"),
     };
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let connections = Connections::new(CONNECTIONS);
     let own = geteuid().as_raw();
     loop {
-        let place = tokio::select! {
-            _ = ending.wait_for(|ends| *ends) => break,
-            place = places.clone().acquire_owned() => place,
-        };
-        let Ok(place) = place else { break };
         let accepted = tokio::select! {
             _ = ending.wait_for(|ends| *ends) => break,
             accepted = listener.accept() => accepted,
@@ -231,32 +225,32 @@ async fn serve(listener: UnixListener, router: Router, mut ending: watch::Receiv
             tokio::time::sleep(Duration::from_millis(50)).await;
             continue;
         };
+        let connection = tokio::select! {
+            _ = ending.wait_for(|ends| *ends) => break,
+            connection = connections.enter() => connection,
+        };
         let peer = stream.peer_cred().map(|peer| peer.uid());
         let router = match peer {
             Ok(uid) if may_use(uid, own) => router.clone(),
             _ => refusing(),
         };
         tokio::spawn(async move {
-            let _place = place;
             let mut builder = http1::Builder::new();
             builder
                 .timer(TokioTimer::new())
                 .header_read_timeout(HEAD)
                 .max_headers(FIELDS)
                 .max_buf_size(HEAD_BYTES);
+            let stream = StallLimit::new(stream, STALL);
             // The peer has gone, or said nothing that is HTTP.
-            let _ = builder
-                .serve_connection(
-                    TokioIo::new(StallLimit::new(stream, STALL)),
-                    TowerToHyperService::new(router),
-                )
-                .await;
+            let _ = connection.converse(&builder, stream, router, |_| {}).await;
         });
+        // Its request is read before it is one of the idle ones that may give way.
+        tokio::task::yield_now().await;
     }
     drop(listener);
     // Answers that are under way are still written.
-    let idle = places.acquire_many(u32::try_from(CONNECTIONS).unwrap_or(u32::MAX));
-    let _ = tokio::time::timeout(LAST, idle).await;
+    let _ = tokio::time::timeout(LAST, connections.gone(CONNECTIONS)).await;
 }
 
 /// Whether a peer of this user may use the socket of a process of that one.

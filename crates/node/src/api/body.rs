@@ -1,7 +1,7 @@
 //! The body of a request, which has to come within some time: a client that begins one and leaves it holds its connection no
 //! longer.
 
-use super::streams::StreamPlaces;
+use super::long_places::LongPlaces;
 use axum::BoxError;
 use axum::body::{Body, HttpBody};
 use axum::extract::{Request, State};
@@ -16,16 +16,16 @@ use tokio::time::{Instant, timeout_at};
 /// How long a body may take.
 const BODY: Duration = Duration::from_secs(10);
 
-/// Lets the body of a request fail when it has taken too long. Until it is there it has a place among [streams](StreamPlaces).
+/// Lets the body of a request fail when it has taken too long. Until it is there it has one of the [places](LongPlaces) of what takes long.
 pub(super) async fn comes_in_time(
-    State(streams): State<StreamPlaces>,
+    State(long): State<LongPlaces>,
     request: Request,
     next: Next,
 ) -> Response {
     if request.body().is_end_stream() {
         return next.run(request).await;
     }
-    match streams.take() {
+    match long.take() {
         Ok(place) => {
             let request = request.map(|body| within(body, BODY, place));
             next.run(request).await

@@ -2,10 +2,11 @@
 //! much the reader missed.
 
 use super::Api;
+use super::long_places::LongPlace;
 use crate::events::Events;
 use crate::logs::Log;
 use crate::problem::Problem;
-use crate::view::{ErrorBody, ErrorKind, Event, LogLine};
+use crate::view::{ErrorBody, Event, LogLine};
 use axum::body::Body;
 use axum::extract::{Path, Query, State};
 use axum::http::HeaderMap;
@@ -18,35 +19,8 @@ use serde::Deserialize;
 use std::collections::VecDeque;
 use std::convert::Infallible;
 use std::sync::Arc;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use utoipa::IntoParams;
-
-/// Answers without an end, and bodies that have not come, at a time: fewer than connections, so that one is free to kill a
-/// tenant whatever others hold.
-const STREAMS: usize = 48;
-
-/// The places of answers without an end and of bodies that have not come, of all clients of a node.
-#[derive(Debug, Clone)]
-pub struct StreamPlaces(Arc<Semaphore>);
-
-impl Default for StreamPlaces {
-    fn default() -> Self {
-        Self(Arc::new(Semaphore::new(STREAMS)))
-    }
-}
-
-impl StreamPlaces {
-    /// A place, until it is dropped.
-    pub(super) fn take(&self) -> Result<OwnedSemaphorePermit, Problem> {
-        let place = self.0.clone().try_acquire_owned();
-        place.map_err(|_| {
-            let message = format!(
-                "{STREAMS} answers without an end (events, logs that go on) and bodies are under way, and no more may be"
-            );
-            Problem::new(ErrorKind::Busy, message)
-        })
-    }
-}
 
 /// Events that are taken out of the ring at once.
 const BATCH: usize = 64;
@@ -64,7 +38,7 @@ struct Following {
     changed: watch::Receiver<u64>,
     since: u64,
     taken: VecDeque<Event>,
-    _place: OwnedSemaphorePermit,
+    _place: LongPlace,
 }
 
 /// What happens, as server-sent events: `id` is the number, `event` the kind, `data` the event as JSON.
@@ -84,7 +58,7 @@ pub(super) async fn events(
         changed: api.events.subscribe(),
         events: api.events,
         taken: VecDeque::new(),
-        _place: api.streams.take()?,
+        _place: api.long.take()?,
     };
     let stream = unfold(following, |mut following| async {
         loop {
@@ -137,7 +111,7 @@ pub(super) async fn logs(
                 log,
                 newest,
                 first: Some(text(&first)),
-                _place: api.streams.take()?,
+                _place: api.long.take()?,
             };
             Body::from_stream(unfold(reading, next))
         }
@@ -152,7 +126,7 @@ struct Reading {
     changed: watch::Receiver<u64>,
     newest: u64,
     first: Option<String>,
-    _place: OwnedSemaphorePermit,
+    _place: LongPlace,
 }
 
 async fn next(mut reading: Reading) -> Option<(Result<String, Infallible>, Reading)> {

@@ -5,11 +5,12 @@
 //! would be sent along by any page that an operator visits. The page itself needs no token, and has nothing
 //! secret.
 //!
-//! Places for connections are few. A connection that has not carried the token gives its place back after a
-//! fixed time, whatever it does; one that has is cut when its client stops reading.
+//! Places for connections are few. One without a request gives its place to a new connection when all are taken. One that has
+//! not carried the token gives it back after a fixed time, whatever it does; one that has is cut when its client stops reading.
 
 use super::stall::{STALL, StallLimit};
 use super::{HEAD_BYTES, not_allowed};
+use crate::connections::{Connection, Connections};
 use crate::page::page;
 use crate::token::{Token, TokenError};
 use crate::view::{ErrorBody, ErrorKind, ErrorView};
@@ -20,11 +21,8 @@ use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use hyper::body::Incoming;
 use hyper::server::conn::http1;
-use hyper::service::{Service, service_fn};
-use hyper_util::rt::{TokioIo, TokioTimer};
-use hyper_util::service::TowerToHyperService;
+use hyper_util::rt::TokioTimer;
 use std::future::Future;
 use std::io;
 use std::net::SocketAddr;
@@ -34,9 +32,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 
-/// Connections that are open at a time; a further one waits in the kernel's queue.
+/// Connections that are open at a time; for a further one, one without a request gives way.
 const CONNECTIONS: usize = 64;
 /// How long a client may take for the head of a request, and how long a connection may last on which no request
 /// has carried the token.
@@ -176,29 +173,25 @@ fn unauthorized() -> Response {
 
 /// Serves `routes` to the clients of a listener until `stopped` is ready; then open connections are cut.
 async fn serve(listener: TcpListener, routes: Router, stopped: impl Future<Output = ()>) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
-    let mut connections = tokio::task::JoinSet::new();
+    let connections = Connections::new(CONNECTIONS);
+    let mut conversations = tokio::task::JoinSet::new();
     tokio::pin!(stopped);
     loop {
-        while connections.try_join_next().is_some() {}
+        while conversations.try_join_next().is_some() {}
         let accepted = async {
-            let place = Arc::clone(&places)
-                .acquire_owned()
-                .await
-                .expect("never closed");
-            (listener.accept().await, place)
+            let accepted = listener.accept().await;
+            (accepted, connections.enter().await)
         };
-        let (accepted, place) = tokio::select! {
+        let (accepted, connection) = tokio::select! {
             () = &mut stopped => return,
             accepted = accepted => accepted,
         };
         match accepted {
             Ok((stream, _)) => {
                 let routes = routes.clone();
-                connections.spawn(async move {
-                    converse(stream, routes).await;
-                    drop(place);
-                });
+                conversations.spawn(async move { converse(stream, routes, connection).await });
+                // Its request is read before it is one of the idle ones that may give way.
+                tokio::task::yield_now().await;
             }
             Err(error) => {
                 tracing::warn!(%error, "the page's listener");
@@ -209,20 +202,17 @@ async fn serve(listener: TcpListener, routes: Router, stopped: impl Future<Outpu
 }
 
 /// Answers the requests of one connection.
-async fn converse(stream: TcpStream, routes: Router) {
+async fn converse(stream: TcpStream, routes: Router, connection: Connection) {
     let mut builder = http1::Builder::new();
     builder
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES);
     let client = IsKnown::default();
-    let routes = TowerToHyperService::new(routes);
-    let service = service_fn(|mut request: axum::http::Request<Incoming>| {
+    let stream = StallLimit::new(stream, STALL);
+    let mut answers = pin!(connection.converse(&builder, stream, routes, |request| {
         request.extensions_mut().insert(client.clone());
-        routes.call(request)
-    });
-    let stream = TokioIo::new(StallLimit::new(stream, STALL));
-    let mut answers = pin!(builder.serve_connection(stream, service));
+    }));
     let ended = match tokio::time::timeout(HEAD, &mut answers).await {
         Ok(ended) => ended,
         Err(_) if client.get() => answers.await,

@@ -63,7 +63,7 @@ async fn one(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Te
 #[utoipa::path(put, path = "/v1/tenants/{name}", params(("name" = String, Path)),
     request_body(content = String, content_type = "application/toml"),
     responses((status = 200, body = Tenant), (status = 201, body = Tenant), (status = 400, body = ErrorBody),
-        (status = 409, body = ErrorBody), (status = 422, body = ErrorBody)))]
+        (status = 409, body = ErrorBody), (status = 422, body = ErrorBody), (status = 503, body = ErrorBody)))]
 async fn put(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -77,6 +77,7 @@ async fn put(
         true => of_json(&name, &body)?,
         false => body,
     };
+    let _place = api.long.take()?;
     let (sender, answer) = oneshot::channel();
     api.controller
         .ask(move |supervisor| supervisor.put(name, text, sender))
@@ -139,8 +140,9 @@ async fn kill(
 
 /// Starts a tenant again that was stopped or has ended.
 #[utoipa::path(post, path = "/v1/tenants/{name}/start", params(("name" = String, Path)),
-    responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
+    responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 503, body = ErrorBody)))]
 async fn start(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Tenant>, Problem> {
+    let _place = api.long.take()?;
     let begun = api
         .controller
         .ask(move |supervisor| supervisor.start_again(&name))
@@ -151,11 +153,12 @@ async fn start(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<
 
 /// Loads a tenant's program again, and starts a new one in its place. No request is lost.
 #[utoipa::path(post, path = "/v1/tenants/{name}/replace", params(("name" = String, Path)),
-    responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody)))]
+    responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody), (status = 503, body = ErrorBody)))]
 async fn replace(
     State(api): State<Api>,
     Path(name): Path<String>,
 ) -> Result<Json<Tenant>, Problem> {
+    let _place = api.long.take()?;
     let (sender, answer) = oneshot::channel();
     api.controller
         .ask(move |supervisor| supervisor.replace(name, sender))
@@ -197,13 +200,14 @@ struct Wait {
 
 /// Waits for the end of a tenant: 200 with the end, or 202 if it still runs after the time.
 #[utoipa::path(get, path = "/v1/tenants/{name}/wait", params(("name" = String, Path), Wait),
-    responses((status = 200, body = End), (status = 202), (status = 404, body = ErrorBody)))]
+    responses((status = 200, body = End), (status = 202), (status = 404, body = ErrorBody), (status = 503, body = ErrorBody)))]
 async fn wait(
     State(api): State<Api>,
     Path(name): Path<String>,
     Query(Wait { timeout }): Query<Wait>,
 ) -> Result<Response, Problem> {
     let patience = time("timeout", timeout.as_deref())?.unwrap_or(POLL);
+    let _place = api.long.take()?;
     let end = api
         .controller
         .ask(move |supervisor| supervisor.wait(&name))

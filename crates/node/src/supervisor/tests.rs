@@ -2,7 +2,7 @@
 //! and a preparation that goes on when the test says so.
 
 use super::{Admission, Admitted, Facts, Parts, Supervisor};
-use crate::api::{Api, Routes, StreamPlaces};
+use crate::api::{Api, LongPlaces, Routes};
 use crate::controller::Controller;
 use crate::events::Events;
 use crate::logs::Logs;
@@ -133,7 +133,7 @@ impl Operated {
             events: parts.events.clone(),
             logs: parts.logs.clone(),
             saves: None,
-            streams: StreamPlaces::default(),
+            long: LongPlaces::default(),
         };
         let supervisor = Supervisor::new(parts, &controller, requests).expect("threads");
         Self {

@@ -1,0 +1,212 @@
+//! Connections of operators: as many as there are places, of which those without a request give way to new ones.
+//!
+//! A client that says nothing would otherwise hold its place until its head is due, and a kill would wait for that. What takes
+//! long has [places](crate::api::LongPlaces) of its own, fewer than these; all else is answered at once. So a new connection is
+//! soon accepted, whatever others do.
+
+use axum::Router;
+use axum::body::{Body, Bytes, HttpBody};
+use axum::response::Response;
+use hyper::body::{Frame, Incoming, SizeHint};
+use hyper::server::conn::http1;
+use hyper::service::{Service, service_fn};
+use hyper_util::rt::TokioIo;
+use hyper_util::service::TowerToHyperService;
+use std::collections::BTreeMap;
+use std::convert::Infallible;
+use std::pin::{Pin, pin};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// The connections of a socket.
+#[derive(Debug, Clone)]
+pub(crate) struct Connections {
+    places: Arc<Semaphore>,
+    idle: Arc<Mutex<Idle>>,
+}
+
+/// Those on which no request is under way.
+#[derive(Debug, Default)]
+struct Idle {
+    /// What tells each to give way, by its turn: the one that has been idle for longest comes first.
+    by_turn: BTreeMap<u64, Arc<Notify>>,
+    next: u64,
+    /// A new connection waits for one to become idle.
+    is_wanted: bool,
+}
+
+impl Idle {
+    /// One gives way, now or as soon as it is idle.
+    fn ask(&mut self) {
+        match self.by_turn.pop_first() {
+            Some((_, gives_way)) => gives_way.notify_one(),
+            None => self.is_wanted = true,
+        }
+    }
+
+    /// One is idle from now on. Returns its turn.
+    fn add(&mut self, gives_way: &Arc<Notify>) -> u64 {
+        let turn = self.next;
+        self.next += 1;
+        match std::mem::take(&mut self.is_wanted) {
+            true => gives_way.notify_one(),
+            false => drop(self.by_turn.insert(turn, gives_way.clone())),
+        }
+        turn
+    }
+}
+
+impl Connections {
+    pub(crate) fn new(most: usize) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(most)),
+            idle: Arc::default(),
+        }
+    }
+
+    /// A place for a new connection.
+    pub(crate) async fn enter(&self) -> Connection {
+        let place = match self.places.clone().try_acquire_owned() {
+            Ok(place) => place,
+            Err(_) => {
+                self.idle().ask();
+                let place = self.places.clone().acquire_owned().await;
+                place.expect("never closed")
+            }
+        };
+        let gives_way = Arc::default();
+        let turn = self.idle().add(&gives_way);
+        Connection {
+            _place: place,
+            of: self.clone(),
+            gives_way,
+            turn: Arc::new(Mutex::new(Some(turn))),
+        }
+    }
+
+    /// Waits until all have gone.
+    pub(crate) async fn gone(&self, most: usize) {
+        let most = u32::try_from(most).unwrap_or(u32::MAX);
+        drop(self.places.acquire_many(most).await);
+    }
+
+    fn idle(&self) -> MutexGuard<'_, Idle> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A connection's place.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    _place: OwnedSemaphorePermit,
+    of: Connections,
+    gives_way: Arc<Notify>,
+    /// Its turn, while it is idle.
+    turn: Arc<Mutex<Option<u64>>>,
+}
+
+impl Connection {
+    /// Answers the requests that come on it, until it is over or gives way.
+    pub(crate) async fn converse(
+        &self,
+        builder: &http1::Builder,
+        stream: impl AsyncRead + AsyncWrite + Unpin,
+        routes: Router,
+        prepare: impl Fn(&mut axum::http::Request<Incoming>),
+    ) -> hyper::Result<()> {
+        let routes = TowerToHyperService::new(routes);
+        let service = service_fn(|mut request| {
+            let under_way = self.asked();
+            prepare(&mut request);
+            let answer = routes.call(request);
+            async move {
+                let answer: Response = answer.await?;
+                Ok::<_, Infallible>(answer.map(|body| Answer {
+                    body,
+                    _under_way: under_way,
+                }))
+            }
+        });
+        let mut conversation = pin!(builder.serve_connection(TokioIo::new(stream), service));
+        loop {
+            tokio::select! {
+                ended = &mut conversation => return ended,
+                () = self.gives_way.notified() => match self.is_idle() {
+                    true => return Ok(()),
+                    // A request has come meanwhile.
+                    false => self.of.idle().ask(),
+                },
+            }
+        }
+    }
+
+    /// A request has come.
+    fn asked(&self) -> UnderWay {
+        if let Some(turn) = lock(&self.turn).take() {
+            self.of.idle().by_turn.remove(&turn);
+        }
+        UnderWay {
+            of: self.of.clone(),
+            gives_way: self.gives_way.clone(),
+            turn: self.turn.clone(),
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        lock(&self.turn).is_some()
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        if let Some(turn) = lock(&self.turn).take() {
+            self.of.idle().by_turn.remove(&turn);
+        }
+    }
+}
+
+fn lock(turn: &Mutex<Option<u64>>) -> MutexGuard<'_, Option<u64>> {
+    turn.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A request of a connection, which is idle again once this is dropped.
+struct UnderWay {
+    of: Connections,
+    gives_way: Arc<Notify>,
+    turn: Arc<Mutex<Option<u64>>>,
+}
+
+impl Drop for UnderWay {
+    fn drop(&mut self) {
+        let turn = self.of.idle().add(&self.gives_way);
+        *lock(&self.turn) = Some(turn);
+    }
+}
+
+/// The body of an answer.
+struct Answer {
+    body: Body,
+    _under_way: UnderWay,
+}
+
+impl HttpBody for Answer {
+    type Data = Bytes;
+    type Error = axum::Error;
+
+    fn poll_frame(
+        self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
+        Pin::new(&mut self.get_mut().body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
+    }
+}
