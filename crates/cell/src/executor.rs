@@ -29,6 +29,7 @@ use crate::command::Command;
 use crate::config::CellConfig;
 use crate::control_share::ControlShare;
 use crate::dispatch::{Dispatcher, Turn, Work};
+use crate::fixed_map::FixedMap;
 use crate::host_share::HostShare;
 use crate::memory;
 use crate::meter::Held;
@@ -41,7 +42,6 @@ use leasehold_kernel::TenantId;
 use leasehold_preempt::Preemption;
 use reserved_ends::Ends;
 use roots::Root;
-use std::collections::HashMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -55,8 +55,8 @@ pub(crate) struct Executor {
     pools: Pools,
     executions: Executions,
     /// The top-level tenants, by the controller's key.
-    roots: HashMap<u64, Root>,
-    keys: HashMap<TenantId, u64>,
+    roots: FixedMap<u64, Box<Root>>,
+    keys: FixedMap<TenantId, u64>,
     page_ps: u64,
     /// Commands that wait for their share of the time.
     commands: Commands,
@@ -84,6 +84,7 @@ impl Executor {
         ends_fit: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
         let executions = u32::try_from(config.max_memories).unwrap_or(u32::MAX);
+        let tenants = config.max_tenants as usize;
         let mut dispatcher = Dispatcher::new(config, executions);
         let ends = Ends::new(config.ends.as_ref(), ends_fit, &mut dispatcher)
             .map_err(|refused| anyhow::anyhow!("the reservation for ends: {refused}"))?;
@@ -96,9 +97,9 @@ impl Executor {
             preemption: Rc::new(preemption),
             inbox,
             pools,
-            executions: Executions::new(dispatcher),
-            roots: HashMap::new(),
-            keys: HashMap::new(),
+            executions: Executions::new(dispatcher, config.max_memories, tenants),
+            roots: FixedMap::new(tenants),
+            keys: FixedMap::new(tenants),
             page_ps: config.profile.charge_ps(Held::HostPage),
             commands: Commands::default(),
             control_share: ControlShare::default(),

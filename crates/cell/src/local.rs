@@ -10,6 +10,7 @@ use crate::clock::monotonic_ns;
 use crate::config::CellConfig;
 use crate::dispatch::BACKGROUND_SLICE;
 use crate::drift::{Price, Prices};
+use crate::fixed_map::FixedMap;
 use crate::host::fs::account::Account;
 use crate::host::io::Io;
 use crate::memory;
@@ -29,7 +30,7 @@ use leasehold_pager::PAGE;
 use leasehold_preempt as preempt;
 use leasehold_reclaim::{Class, Config, GroupId, Refused};
 use std::cell::RefCell;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Bytes of a top-level tenant's arena that stay resident for the next one.
@@ -73,9 +74,9 @@ pub(crate) struct Local {
     /// The threads that may block.
     pub(crate) io: Arc<Io>,
     /// The files of top-level tenants, by their groups.
-    pub(crate) files: HashMap<GroupId, Arc<Account>>,
+    pub(crate) files: FixedMap<GroupId, Arc<Account>>,
     /// The holdings of each execution.
-    pub(crate) holdings: HashMap<u64, Holdings>,
+    pub(crate) holdings: FixedMap<u64, Holdings>,
     /// Executions that the kernel has woken and that have not been polled since.
     pub(crate) woken: HashSet<u64>,
     /// The urgency of the running task.
@@ -164,6 +165,7 @@ impl Local {
     /// The state of a cell that has not started anything.
     pub(crate) fn new(config: &CellConfig, io: Arc<Io>) -> Self {
         let profile = &config.profile;
+        let tenants = config.max_tenants as usize;
         let kernel_config = KernelConfig {
             reclaim: Config {
                 arena_bytes: config.arena_bytes,
@@ -193,12 +195,12 @@ impl Local {
             classes,
             meter,
             prices: Prices::default(),
-            sleeps: Sleeps::default(),
+            sleeps: Sleeps::new(config.max_memories),
             shares: Shares::new(config.max_memories),
             io,
-            files: HashMap::new(),
-            holdings: HashMap::new(),
-            woken: HashSet::new(),
+            files: FixedMap::new(tenants),
+            holdings: FixedMap::new(config.max_memories + tenants),
+            woken: HashSet::with_capacity(config.max_memories),
             running: Urgency::BACKGROUND,
             next_execution: 1,
         }
@@ -304,7 +306,7 @@ impl Local {
             }
             return Err(leasehold_kernel::errno(refused));
         }
-        let holdings = self.holdings.entry(execution).or_default();
+        let holdings = self.holdings.or_default(execution);
         holdings.root = Some(root);
         holdings.counts[held.index()] += n;
         Ok(())
@@ -466,7 +468,7 @@ impl Local {
             }
             return Err(errno);
         }
-        self.holdings.entry(execution).or_default().memory_bytes += bytes;
+        self.holdings.or_default(execution).memory_bytes += bytes;
         if let Some(root) = self.root_of(tenant) {
             memory::lend(root, bytes);
         }
@@ -513,12 +515,19 @@ impl Local {
 
 /// The deadlines of sleeping executions: at most one each, however many waits it has. The scheduler
 /// is told of the deadline when the execution's turn ends.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Sleeps {
-    deadlines: HashMap<u64, u64>,
+    deadlines: FixedMap<u64, u64>,
 }
 
 impl Sleeps {
+    /// Those of a cell that has so many executions at the most.
+    fn new(executions: usize) -> Self {
+        Self {
+            deadlines: FixedMap::new(executions),
+        }
+    }
+
     /// The deadline of an execution, ns.
     pub(crate) fn of(&self, execution: u64) -> Option<u64> {
         self.deadlines.get(&execution).copied()

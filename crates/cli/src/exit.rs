@@ -104,6 +104,7 @@ impl From<&Unheld> for Failure {
         match unheld {
             Unheld::Swap(_) => Failure::Configuration(unheld.to_string()),
             Unheld::Memory { .. } => Failure::Refused(unheld.to_string()),
+            Unheld::FileSize { .. } => Failure::Host(anyhow::anyhow!("{unheld}")),
         }
     }
 }

@@ -942,3 +942,30 @@ fn a_limit_of_the_process_below_which_no_cell_starts_is_named_with_what_is_allow
         assert!(error.contains("a.wasm") || is_named, "{error}");
     }
 }
+
+#[test]
+fn memory_that_a_limit_on_the_size_of_files_keeps_from_a_cell_is_refused_with_the_name_of_the_limit()
+ {
+    // Whatever is less than unlimited: what the swap file takes is not enough.
+    let leases = Leases::new(
+        "[tenant.a]\ncomponent = \"a.wasm\"\nreclaim = { budget = \"50ms\" }\n\
+         memory = { reserve = \"2MiB\", limit = \"4MiB\", swap = \"swap\" }\n",
+    );
+    let admitted = |limit: &str| {
+        let mut limited = Command::new("bash");
+        let run = format!("ulimit -f {limit} && exec \"$@\"");
+        limited.args(["-c", &run, "bash", env!("CARGO_BIN_EXE_leasehold")]);
+        limited.args(["admit", "leases.toml", "--json"]);
+        limited.env(
+            "LEASEHOLD_PROFILE",
+            leases.directory.path().join("none.json"),
+        );
+        let output = limited.current_dir(leases.directory.path()).output();
+        let json: Value = serde_json::from_slice(&output.expect("runs").stdout).expect("JSON");
+        json["start"]["refusals"].to_string()
+    };
+    let refused = admitted("100000000");
+    assert!(refused.contains("`ulimit -f`"), "{refused}");
+    let refused = admitted("unlimited");
+    assert!(!refused.contains("ulimit"), "{refused}");
+}

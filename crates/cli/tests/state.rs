@@ -89,6 +89,21 @@ fn what_operators_changed_is_there_again_after_the_node_was_killed() {
 }
 
 #[test]
+fn an_order_is_answered_when_it_outlives_the_node_whichever_it_is() {
+    let (directory, state) = place();
+    let options = ["--state", &state];
+    let mut node = Node::start_in(directory, &leases(), &options);
+    let running = wanted(&node);
+    for order in ["start", "replace"] {
+        node.json(&["kill", "shop"]);
+        assert_ne!(wanted(&node), running);
+        node.done(&[order, "shop"]);
+        node = node.again(&options);
+        assert_eq!(wanted(&node), running, "{order}");
+    }
+}
+
+#[test]
 fn a_state_that_cannot_be_used_is_an_error_that_names_it_and_nothing_is_lost() {
     let (directory, state) = place();
     let options = ["--state", &state];

@@ -25,7 +25,7 @@ use crate::view::{Admission, ErrorBody, ErrorKind, Node, Reloaded, Snapshot, Val
 use axum::extract::{DefaultBodyLimit, Query, Request, State};
 use axum::http::StatusCode;
 use axum::http::header::CONTENT_TYPE;
-use axum::middleware::{from_fn, from_fn_with_state, map_response};
+use axum::middleware::{Next, from_fn, from_fn_with_state, map_response};
 use axum::response::{IntoResponse, Response};
 use axum::{Json, Router};
 use hyper::service::Service;
@@ -58,16 +58,18 @@ pub struct Api {
     pub long: LongPlaces,
 }
 
-impl Api {
-    /// Waits until what was changed so far outlives the node, if that is wanted.
-    ///
-    /// # Errors
-    /// When it could not be written.
-    async fn saved(&self) -> Result<(), Problem> {
-        match &self.saves {
-            Some(saves) => saves.settled().await,
-            None => Ok(()),
-        }
+/// Answers what may have changed something when that outlives the node, if changes are kept: no route can forget it.
+///
+/// An answer that something was done is replaced by an error if it could not be written.
+async fn when_saved(State(saves): State<Option<Saves>>, request: Request, next: Next) -> Response {
+    let changes = !request.method().is_safe();
+    let answer = next.run(request).await;
+    match saves {
+        Some(saves) if changes && answer.status().is_success() => match saves.settled().await {
+            Ok(()) => answer,
+            Err(problem) => problem.into_response(),
+        },
+        _ => answer,
     }
 }
 
@@ -141,6 +143,7 @@ fn made_router(api: Api) -> Router {
         .method_not_allowed_fallback(not_allowed)
         .layer(from_fn_with_state(parameters, parameters::known))
         .layer(from_fn(head::fits))
+        .layer(from_fn_with_state(api.saves.clone(), when_saved))
         .layer(from_fn_with_state(api.long.clone(), body::comes_in_time))
         .layer(DefaultBodyLimit::max(LeaseFile::MAX_BYTES))
         .layer(map_response(as_problem))
@@ -283,7 +286,6 @@ async fn reload(
     };
     api.controller.ask(asked).await?;
     let changes = Controller::answer(answer, LONG).await??;
-    api.saved().await?;
     Ok(Json(changes))
 }
 

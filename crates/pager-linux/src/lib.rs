@@ -131,6 +131,7 @@ pub use error::Error;
 pub use fault::FaultPhase;
 pub use hold::{Held, Locking};
 pub use holders::Limits;
+pub use page_file::PAGE_FILE_BYTES;
 pub use paging::{AT_ONCE, CopyOnWrite, Options, Paging};
 pub use probe::{Features, Unsupported};
 pub use refusal::{Answer, Denied, Reason};

@@ -17,8 +17,9 @@ use rustix::io::Errno;
 
 use crate::store::{read_all, write_all};
 
-/// Bytes of the file: far more than there are addresses, and less than an offset can be.
-const LENGTH: u64 = 1 << 60;
+/// Bytes of the file in memory that the areas of a cell are: far more than there are addresses, and less than an offset can be.
+/// It takes memory only where pages are, but a process may not have it under a limit on the size of files (`RLIMIT_FSIZE`).
+pub const PAGE_FILE_BYTES: u64 = 1 << 60;
 /// Extents are powers of two of pages, up to that of the largest area.
 const SIZES: usize = u32::BITS as usize + 1;
 
@@ -75,7 +76,7 @@ impl PageFile {
             file => file?,
         };
         pass(Call::Truncate)?;
-        rustix::fs::ftruncate(&file, LENGTH)?;
+        rustix::fs::ftruncate(&file, PAGE_FILE_BYTES)?;
         Ok(PageFile {
             file,
             free: [const { Vec::new() }; SIZES],
@@ -100,7 +101,7 @@ impl PageFile {
             return Ok(extent);
         }
         let end = self.unused + (1 << extent.size());
-        if end > LENGTH / PAGE {
+        if end > PAGE_FILE_BYTES / PAGE {
             return Err(io::ErrorKind::StorageFull.into());
         }
         extent.first = self.unused;

@@ -48,22 +48,23 @@ impl<B: Backing, L: Copy> Groups<B, L> {
 
     /// Makes an empty table of groups.
     ///
-    /// Allocates the record table for `config.max_groups` at once; arenas are reserved when root
-    /// groups are opened.
+    /// Allocates the record table for `config.max_groups` at once, and room to know as many arenas: no step moves a table that has
+    /// become too small. Arenas are reserved when root groups are opened.
     ///
     /// # Panics
     /// If 4,096 `Groups` exist in this process, or the record table cannot be allocated.
     pub fn new(config: Config, costs: CostModel, backing: B) -> Self {
         let table = Table::new(config.max_groups);
+        let arenas = config.max_groups as usize;
         Groups {
             config,
             costs,
             backing,
             classes: Classes::new(table.instance(), &costs),
             table,
-            arenas: Vec::new(),
-            idle: Vec::new(),
-            switched: Vec::new(),
+            arenas: Vec::with_capacity(arenas),
+            idle: Vec::with_capacity(arenas),
+            switched: Vec::with_capacity(arenas),
             slab: None,
             link: core::marker::PhantomData,
         }
@@ -405,5 +406,44 @@ impl<B: Backing, L: Copy> Drop for Groups<B, L> {
         for arena in self.arenas.drain(..) {
             arena.release(&mut self.backing);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Groups;
+    use crate::{Config, CostModel, HeapBacking, Mode, Nanos};
+    use alloc::vec::Vec;
+
+    #[test]
+    fn no_table_of_groups_is_moved_when_root_groups_are_opened() {
+        let config = Config {
+            arena_bytes: 64 << 10,
+            keep_resident: 0,
+            mode: Mode::Grouped,
+            max_groups: 100,
+        };
+        let costs = CostModel {
+            root_ps: 1,
+            group_ps: 1,
+            scrub_ps: 1,
+            chunk_ps: 1,
+            page_ps: 1,
+        };
+        let mut groups: Groups<_, ()> = Groups::new(config, costs, HeapBacking);
+        let arenas = groups.arenas.as_ptr();
+        let opened: Vec<_> = (0..100)
+            .map(|_| groups.open_root(Nanos(1_000_000)).expect("opened"))
+            .collect();
+        assert!(
+            groups.open_root(Nanos(1_000_000)).is_err(),
+            "there is no room for more"
+        );
+        for group in opened {
+            groups.reclaim(group, &mut |_: &mut _, _| {});
+        }
+        let room = |list: &Vec<u32>| list.capacity() >= 100;
+        assert_eq!(groups.arenas.as_ptr(), arenas);
+        assert!(room(&groups.idle) && room(&groups.switched));
     }
 }

@@ -157,7 +157,7 @@ impl Executor {
         self.keys.insert(tenant, key);
         self.roots.insert(
             key,
-            Root {
+            Box::new(Root {
                 tenant,
                 class,
                 price,
@@ -176,7 +176,7 @@ impl Executor {
                 outgoing: request.surroundings.outgoing.clone(),
                 mappings,
                 given: Given::of(request),
-            },
+            }),
         );
         Ok(tenant)
     }

@@ -10,6 +10,7 @@ use crate::dispatch::{Dispatcher, Turn, Work};
 use crate::ending::{Cause, Programs};
 use crate::execution::{Running, StoppedProgram};
 use crate::exit::Exit;
+use crate::fixed_map::FixedMap;
 use crate::local;
 use crate::memory::{self, AwaitedTransfer, region};
 use crate::pools::DirtyRanges;
@@ -24,7 +25,6 @@ use leasehold_kernel::{Errno, ExecutionId, TenantId};
 use leasehold_pager_linux::Wanted;
 use leasehold_reclaim::GroupId;
 use leasehold_reserve::TaskId;
-use std::collections::HashMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -46,17 +46,18 @@ struct Execution {
 
 /// The executions of a cell, and the dispatcher that schedules them.
 pub(super) struct Executions {
-    all: HashMap<u64, Execution>,
+    all: FixedMap<u64, Box<Execution>>,
     /// The maintenance tasks that requests wake, by the number of the wake-up.
-    pub(super) maintenance: HashMap<u64, TaskId>,
+    pub(super) maintenance: FixedMap<u64, TaskId>,
     pub(super) dispatcher: Dispatcher,
 }
 
 impl Executions {
-    pub(super) fn new(dispatcher: Dispatcher) -> Self {
+    /// Those of a cell that has so many executions, and tenants, at the most.
+    pub(super) fn new(dispatcher: Dispatcher, executions: usize, tenants: usize) -> Self {
         Self {
-            all: HashMap::new(),
-            maintenance: HashMap::new(),
+            all: FixedMap::new(executions),
+            maintenance: FixedMap::new(tenants),
             dispatcher,
         }
     }
@@ -164,7 +165,7 @@ impl Executor {
             awaited: None,
             worker,
         };
-        self.executions.all.insert(id, execution);
+        self.executions.all.insert(id, Box::new(execution));
         Ok(())
     }
 

@@ -49,6 +49,7 @@ pub(crate) use state::Tenancy;
 pub(crate) use tenancy::{admit, end, lend, page_class, reserve_step, restore, usage};
 pub(crate) use transfer::{AwaitedTransfer, begin_poll, end_poll, fetch_pages};
 
+use crate::fixed_map::FixedMap;
 use crate::host::io::pool::MOST_TENANTS;
 use crate::meter::Held;
 use crate::profile::Profile;
@@ -58,8 +59,8 @@ use leasehold_pager::{CLUSTER, PAGE};
 use leasehold_pager_linux::{AT_ONCE, Handlers, Locking, Options, Paging, Reason, SwapFile};
 use places::Regions;
 use ranges::Ranges;
+use rustix::process::{Resource, getrlimit};
 use state::{CellMemory, MEMORY, with};
-use std::collections::HashMap;
 use std::path::PathBuf;
 
 /// The host memory of a cell.
@@ -94,6 +95,11 @@ impl HeldMemory {
             let pages = u32::try_from(swap.bytes.div_ceil(PAGE)).unwrap_or(u32::MAX);
             SwapFile::check(&swap.path, pages).map_err(Unheld::Swap)?;
         }
+        if let Some(allowed) = getrlimit(Resource::Fsize).current
+            && allowed < leasehold_pager_linux::PAGE_FILE_BYTES
+        {
+            return Err(Unheld::FileSize { allowed });
+        }
         match available {
             Some(available) if self.bytes > available => Err(Unheld::Memory {
                 asked: self.bytes,
@@ -112,7 +118,7 @@ impl HeldMemory {
 pub(crate) fn enter(
     held: Option<&HeldMemory>,
     profile: &Profile,
-    memories: usize,
+    (memories, tenants): (usize, usize),
 ) -> anyhow::Result<()> {
     let Some(held) = held else {
         return Ok(());
@@ -161,7 +167,7 @@ pub(crate) fn enter(
         paging,
         for_all: held.for_all,
         ranges: Ranges::new(memories)?,
-        tenancies: HashMap::new(),
+        tenancies: FixedMap::new(tenants),
         left: Vec::new(),
         shared: Shared::default(),
         regions: Regions::default(),

@@ -17,4 +17,14 @@ pub enum Unheld {
         /// Bytes that could be.
         available: u64,
     },
+    /// The process may not have files that are long enough: held memory is a file in memory, as long as offsets reach.
+    #[error(
+        "the process may have files of {} KiB (`ulimit -f`), and held memory is a file in memory, most of which is never used; \
+         allowed: unlimited",
+        .allowed >> 10
+    )]
+    FileSize {
+        /// Bytes that a file may have.
+        allowed: u64,
+    },
 }

@@ -83,7 +83,6 @@ async fn put(
         .ask(move |supervisor| supervisor.put(name, text, sender))
         .await?;
     let (tenant, is_new) = Controller::answer(answer, LONG).await??;
-    api.saved().await?;
     let status = if is_new {
         StatusCode::CREATED
     } else {
@@ -101,7 +100,6 @@ async fn delete(State(api): State<Api>, Path(name): Path<String>) -> Result<Stat
         .controller
         .ask(move |supervisor| supervisor.delete(&name))
         .await??;
-    api.saved().await?;
     Ok(if deleted {
         StatusCode::ACCEPTED
     } else {
@@ -131,7 +129,6 @@ async fn kill(
         .controller
         .ask(move |supervisor| supervisor.kill(&name))
         .await??;
-    api.saved().await?;
     match wait {
         Some(false) => Ok(StatusCode::ACCEPTED.into_response()),
         _ => Ok(Json(Controller::answer(end, LONG).await??).into_response()),
@@ -147,7 +144,6 @@ async fn start(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<
         .controller
         .ask(move |supervisor| supervisor.start_again(&name))
         .await??;
-    api.saved().await?;
     Ok(Json(Controller::answer(begun, LONG).await??))
 }
 
@@ -187,7 +183,6 @@ async fn drain(
         .controller
         .ask(move |supervisor| supervisor.drain_tenant(&name, grace))
         .await??;
-    api.saved().await?;
     Ok(Json(tenant))
 }
 
