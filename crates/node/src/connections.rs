@@ -23,6 +23,7 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 /// The connections of a socket.
 #[derive(Debug, Clone)]
 pub(crate) struct Connections {
+    most: u32,
     places: Arc<Semaphore>,
     idle: Arc<Mutex<Idle>>,
 }
@@ -59,9 +60,11 @@ impl Idle {
 }
 
 impl Connections {
-    pub(crate) fn new(most: usize) -> Self {
+    /// None yet, of `most` at a time.
+    pub(crate) fn new(most: u32) -> Self {
         Self {
-            places: Arc::new(Semaphore::new(most)),
+            most,
+            places: Arc::new(Semaphore::new(most as usize)),
             idle: Arc::default(),
         }
     }
@@ -87,9 +90,8 @@ impl Connections {
     }
 
     /// Waits until all have gone.
-    pub(crate) async fn gone(&self, most: usize) {
-        let most = u32::try_from(most).unwrap_or(u32::MAX);
-        drop(self.places.acquire_many(most).await);
+    pub(crate) async fn gone(&self) {
+        drop(self.places.acquire_many(self.most).await);
     }
 
     fn idle(&self) -> MutexGuard<'_, Idle> {

@@ -21,7 +21,7 @@ use std::time::Duration;
 use tokio::sync::watch;
 
 /// Connections at a time; for more, those without a request give way.
-const CONNECTIONS: usize = 64;
+const CONNECTIONS: u32 = 64;
 /// How long a head may take.
 const HEAD: Duration = Duration::from_secs(10);
 /// The most fields of a head.
@@ -250,7 +250,7 @@ async fn serve(listener: UnixListener, router: Router, mut ending: watch::Receiv
     }
     drop(listener);
     // Answers that are under way are still written.
-    let _ = tokio::time::timeout(LAST, connections.gone(CONNECTIONS)).await;
+    let _ = tokio::time::timeout(LAST, connections.gone()).await;
 }
 
 /// Whether a peer of this user may use the socket of a process of that one.

@@ -34,7 +34,7 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
 /// Connections that are open at a time; for a further one, one without a request gives way.
-const CONNECTIONS: usize = 64;
+const CONNECTIONS: u32 = 64;
 /// How long a client may take for the head of a request, and how long a connection may last on which no request
 /// has carried the token.
 const HEAD: Duration = Duration::from_secs(10);
