@@ -80,7 +80,8 @@ mod tests {
             if let Some(old) = number.checked_sub(99) {
                 assert_eq!(map.remove(&old), Some(old + 1));
             }
-            assert_eq!(map.capacity(), room);
+            // Less while removed entries take places: they are freed within the table.
+            assert!(map.capacity() <= room);
         }
     }
 

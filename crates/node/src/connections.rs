@@ -15,6 +15,7 @@ use hyper_util::service::TowerToHyperService;
 use std::collections::BTreeMap;
 use std::convert::Infallible;
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -86,6 +87,7 @@ impl Connections {
             of: self.clone(),
             gives_way,
             turn: Arc::new(Mutex::new(Some(turn))),
+            stays: Arc::default(),
         }
     }
 
@@ -107,9 +109,16 @@ pub(crate) struct Connection {
     gives_way: Arc<Notify>,
     /// Its turn, while it is idle.
     turn: Arc<Mutex<Option<u64>>>,
+    /// From its next request on it gives way to no other.
+    stays: Arc<AtomicBool>,
 }
 
 impl Connection {
+    /// What is set when the connection is to give way to no other from now on.
+    pub(crate) fn stays(&self) -> Arc<AtomicBool> {
+        self.stays.clone()
+    }
+
     /// Answers the requests that come on it, until it is over or gives way.
     pub(crate) async fn converse(
         &self,
@@ -153,6 +162,7 @@ impl Connection {
             of: self.of.clone(),
             gives_way: self.gives_way.clone(),
             turn: self.turn.clone(),
+            stays: self.stays.clone(),
         }
     }
 
@@ -178,10 +188,14 @@ struct UnderWay {
     of: Connections,
     gives_way: Arc<Notify>,
     turn: Arc<Mutex<Option<u64>>>,
+    stays: Arc<AtomicBool>,
 }
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
+        if self.stays.load(Ordering::Relaxed) {
+            return;
+        }
         let turn = self.of.idle().add(&self.gives_way);
         *lock(&self.turn) = Some(turn);
     }

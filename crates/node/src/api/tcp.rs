@@ -5,8 +5,8 @@
 //! would be sent along by any page that an operator visits. The page itself needs no token, and has nothing
 //! secret.
 //!
-//! Places for connections are few. One without a request gives its place to a new connection when all are taken. One that has
-//! not carried the token gives it back after a fixed time, whatever it does; one that has is cut when its client stops reading.
+//! Places for connections are few. A connection that has not carried the token gives its place to a new one if it is without a
+//! request and all are taken, and back after a fixed time whatever it does; one that has is cut when its client stops reading.
 
 use super::stall::{STALL, StallLimit};
 use super::{HEAD_BYTES, not_allowed};
@@ -121,8 +121,8 @@ fn guarded(interface: Router, token: Token) -> Router {
         .layer(from_fn_with_state(token, guard))
 }
 
-/// Whether a request of a connection has carried the token.
-#[derive(Clone, Default)]
+/// Whether a request of a connection has carried the token: then it [gives way](crate::connections) to no other.
+#[derive(Clone)]
 struct IsKnown(Arc<AtomicBool>);
 
 impl IsKnown {
@@ -208,7 +208,7 @@ async fn converse(stream: TcpStream, routes: Router, connection: Connection) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES);
-    let client = IsKnown::default();
+    let client = IsKnown(connection.stays());
     let stream = StallLimit::new(stream, STALL);
     let mut answers = pin!(connection.converse(&builder, stream, routes, |request| {
         request.extensions_mut().insert(client.clone());
