@@ -23,7 +23,7 @@ use crate::program::Program;
 use crate::steps::caps::CALLS_WAITING;
 use function::argument_size;
 use std::cell::RefCell;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::task::Poll;
@@ -190,11 +190,11 @@ impl Calls {
 }
 
 thread_local! {
-    static WAITING: RefCell<HashMap<u64, Calls>> = RefCell::default();
+    static WAITING: RefCell<BTreeMap<u64, Calls>> = RefCell::default();
 }
 
 /// Runs `f` on the calls that wait for executions of this thread's cell.
-pub(crate) fn with_waiting<R>(f: impl FnOnce(&mut HashMap<u64, Calls>) -> R) -> R {
+pub(crate) fn with_waiting<R>(f: impl FnOnce(&mut BTreeMap<u64, Calls>) -> R) -> R {
     WAITING.with(|waiting| f(&mut waiting.borrow_mut()))
 }
 

@@ -898,30 +898,26 @@ fn run(
     if config.sample_steps {
         watch::sample();
     }
-    let executor = memory::enter(
-        config.memory.as_ref(),
-        &config.profile,
-        (config.max_memories, config.max_tenants as usize),
-    )
-    .and_then(|()| {
-        Preemption::with_companion(default, watch::PREEMPTION)
-            .map_err(|error| anyhow::anyhow!("a timer for the cell: {error}"))
-    })
-    .and_then(|preemption| {
-        let is_realtime = realtime == Realtime::Granted;
-        Executor::new(config, inbox, pools, preemption, is_realtime, ends_fit)
-    })
-    .and_then(|executor| {
-        let held = memory::held();
-        // All privileged set-up is done: from here on the thread works for guests.
-        if realtime == Realtime::Granted
-            && let Realtime::Refused(reason) = realtime::ask()
-        {
-            anyhow::bail!("real-time priority, which was granted before: {reason}");
-        }
-        leasehold_confine::narrow(leasehold_confine::Thread::Cell)?;
-        Ok((executor, held))
-    });
+    let executor = memory::enter(config.memory.as_ref(), &config.profile, config.max_memories)
+        .and_then(|()| {
+            Preemption::with_companion(default, watch::PREEMPTION)
+                .map_err(|error| anyhow::anyhow!("a timer for the cell: {error}"))
+        })
+        .and_then(|preemption| {
+            let is_realtime = realtime == Realtime::Granted;
+            Executor::new(config, inbox, pools, preemption, is_realtime, ends_fit)
+        })
+        .and_then(|executor| {
+            let held = memory::held();
+            // All privileged set-up is done: from here on the thread works for guests.
+            if realtime == Realtime::Granted
+                && let Realtime::Refused(reason) = realtime::ask()
+            {
+                anyhow::bail!("real-time priority, which was granted before: {reason}");
+            }
+            leasehold_confine::narrow(leasehold_confine::Thread::Cell)?;
+            Ok((executor, held))
+        });
     match executor {
         Ok((mut executor, held)) => {
             // The controller may have gone.

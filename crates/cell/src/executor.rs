@@ -29,7 +29,6 @@ use crate::command::Command;
 use crate::config::CellConfig;
 use crate::control_share::ControlShare;
 use crate::dispatch::{Dispatcher, Turn, Work};
-use crate::fixed_map::FixedMap;
 use crate::host_share::HostShare;
 use crate::memory;
 use crate::meter::Held;
@@ -42,6 +41,7 @@ use leasehold_kernel::TenantId;
 use leasehold_preempt::Preemption;
 use reserved_ends::Ends;
 use roots::Root;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -49,14 +49,17 @@ use std::time::Duration;
 use waiting::Commands;
 
 /// The executor of one cell.
+///
+/// What is looked up for each tenant, or each execution, is in trees, here and in the thread's other state: a hash table that
+/// is full, or that many entries were removed from, moves all of them in one step.
 pub(crate) struct Executor {
     inbox: Arc<Inbox<Command>>,
     preemption: Rc<Preemption>,
     pools: Pools,
     executions: Executions,
     /// The top-level tenants, by the controller's key.
-    roots: FixedMap<u64, Box<Root>>,
-    keys: FixedMap<TenantId, u64>,
+    roots: BTreeMap<u64, Box<Root>>,
+    keys: BTreeMap<TenantId, u64>,
     page_ps: u64,
     /// Commands that wait for their share of the time.
     commands: Commands,
@@ -84,7 +87,6 @@ impl Executor {
         ends_fit: Arc<AtomicBool>,
     ) -> anyhow::Result<Self> {
         let executions = u32::try_from(config.max_memories).unwrap_or(u32::MAX);
-        let tenants = config.max_tenants as usize;
         let mut dispatcher = Dispatcher::new(config, executions);
         let ends = Ends::new(config.ends.as_ref(), ends_fit, &mut dispatcher)
             .map_err(|refused| anyhow::anyhow!("the reservation for ends: {refused}"))?;
@@ -97,9 +99,9 @@ impl Executor {
             preemption: Rc::new(preemption),
             inbox,
             pools,
-            executions: Executions::new(dispatcher, config.max_memories, tenants),
-            roots: FixedMap::new(tenants),
-            keys: FixedMap::new(tenants),
+            executions: Executions::new(dispatcher),
+            roots: BTreeMap::new(),
+            keys: BTreeMap::new(),
             page_ps: config.profile.charge_ps(Held::HostPage),
             commands: Commands::default(),
             control_share: ControlShare::default(),

@@ -40,7 +40,7 @@
 //! | commands are rationed; time that the host takes | `control_share`; `stalls`, `clock` |
 //! | limits of the process below which no cell starts | `process_limits` |
 //! | real-time priority, for kills too, and a core of the cell's own | `realtime`, `donor`, `realtime_limit`, `host_share`, `own_core` |
-//! | the state of the thread, in maps that do not grow: `fixed_map`; what executions are built from | `local`, `programs`, `engines`, `engine_parts`, `engine_config`, `linkers`; the process that compiles: `compiler` |
+//! | the state of the thread, and what executions are built from | `local`, `programs`, `engines`, `engine_parts`, `engine_config`, `linkers`; the process that compiles: `compiler` |
 //! | a program, its memory, and what it is given | [`program`], `built`, `code_space`, `outline`, looked at without its functions: `outlines`; `surroundings`, `disk_use`, `given`, `entropy` |
 //! | the start of a tenant | `starting`, `build_error` |
 //! | an execution: its store, its fiber, its data | `execution`, `fiber`, `guest`, `worker`, `exit` |
@@ -101,7 +101,6 @@ mod execution;
 mod executor;
 mod exit;
 mod fiber;
-mod fixed_map;
 mod given;
 mod guest;
 mod heap;

@@ -10,7 +10,6 @@ use crate::clock::monotonic_ns;
 use crate::config::CellConfig;
 use crate::dispatch::BACKGROUND_SLICE;
 use crate::drift::{Price, Prices};
-use crate::fixed_map::FixedMap;
 use crate::host::fs::account::Account;
 use crate::host::io::Io;
 use crate::memory;
@@ -30,7 +29,7 @@ use leasehold_pager::PAGE;
 use leasehold_preempt as preempt;
 use leasehold_reclaim::{Class, Config, GroupId, Refused};
 use std::cell::RefCell;
-use std::collections::HashSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Bytes of a top-level tenant's arena that stay resident for the next one.
@@ -74,11 +73,11 @@ pub(crate) struct Local {
     /// The threads that may block.
     pub(crate) io: Arc<Io>,
     /// The files of top-level tenants, by their groups.
-    pub(crate) files: FixedMap<GroupId, Arc<Account>>,
+    pub(crate) files: BTreeMap<GroupId, Arc<Account>>,
     /// The holdings of each execution.
-    pub(crate) holdings: FixedMap<u64, Holdings>,
+    pub(crate) holdings: BTreeMap<u64, Holdings>,
     /// Executions that the kernel has woken and that have not been polled since.
-    pub(crate) woken: HashSet<u64>,
+    pub(crate) woken: BTreeSet<u64>,
     /// The urgency of the running task.
     pub(crate) running: Urgency,
     /// The number of the next execution; never used again.
@@ -165,7 +164,6 @@ impl Local {
     /// The state of a cell that has not started anything.
     pub(crate) fn new(config: &CellConfig, io: Arc<Io>) -> Self {
         let profile = &config.profile;
-        let tenants = config.max_tenants as usize;
         let kernel_config = KernelConfig {
             reclaim: Config {
                 arena_bytes: config.arena_bytes,
@@ -195,12 +193,12 @@ impl Local {
             classes,
             meter,
             prices: Prices::default(),
-            sleeps: Sleeps::new(config.max_memories),
+            sleeps: Sleeps::default(),
             shares: Shares::new(config.max_memories),
             io,
-            files: FixedMap::new(tenants),
-            holdings: FixedMap::new(config.max_memories + tenants),
-            woken: HashSet::with_capacity(config.max_memories),
+            files: BTreeMap::new(),
+            holdings: BTreeMap::new(),
+            woken: BTreeSet::new(),
             running: Urgency::BACKGROUND,
             next_execution: 1,
         }
@@ -306,7 +304,7 @@ impl Local {
             }
             return Err(leasehold_kernel::errno(refused));
         }
-        let holdings = self.holdings.or_default(execution);
+        let holdings = self.holdings.entry(execution).or_default();
         holdings.root = Some(root);
         holdings.counts[held.index()] += n;
         Ok(())
@@ -468,7 +466,7 @@ impl Local {
             }
             return Err(errno);
         }
-        self.holdings.or_default(execution).memory_bytes += bytes;
+        self.holdings.entry(execution).or_default().memory_bytes += bytes;
         if let Some(root) = self.root_of(tenant) {
             memory::lend(root, bytes);
         }
@@ -515,19 +513,12 @@ impl Local {
 
 /// The deadlines of sleeping executions: at most one each, however many waits it has. The scheduler
 /// is told of the deadline when the execution's turn ends.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Sleeps {
-    deadlines: FixedMap<u64, u64>,
+    deadlines: BTreeMap<u64, u64>,
 }
 
 impl Sleeps {
-    /// Those of a cell that has so many executions at the most.
-    fn new(executions: usize) -> Self {
-        Self {
-            deadlines: FixedMap::new(executions),
-        }
-    }
-
     /// The deadline of an execution, ns.
     pub(crate) fn of(&self, execution: u64) -> Option<u64> {
         self.deadlines.get(&execution).copied()

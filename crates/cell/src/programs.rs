@@ -5,7 +5,7 @@
 use crate::execution::{ExecutionTemplate, Running};
 use leasehold_kernel::TenantId;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::rc::Rc;
 
 /// A guest's request to the executor, made in a host call.
@@ -27,7 +27,7 @@ pub(crate) enum Request {
 #[derive(Default)]
 pub(crate) struct Programs {
     /// How to build more executions of a tenant that runs.
-    pub(crate) templates: HashMap<TenantId, Rc<ExecutionTemplate>>,
+    pub(crate) templates: BTreeMap<TenantId, Rc<ExecutionTemplate>>,
     /// Requests of guests to the executor, which acts on them after the current poll.
     pub(crate) requests: Vec<Request>,
 }

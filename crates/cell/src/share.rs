@@ -11,7 +11,7 @@ use leasehold_kernel::Errno;
 use leasehold_lease::Memory;
 use leasehold_pager::PAGE;
 use leasehold_reclaim::GroupId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// Why a share was refused.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,7 +92,7 @@ pub(crate) struct Shares {
     taken: u64,
     /// Promised places that tenants do not have yet.
     unmet: u64,
-    trees: HashMap<GroupId, Tree>,
+    trees: BTreeMap<GroupId, Tree>,
 }
 
 impl Shares {
@@ -106,7 +106,7 @@ impl Shares {
             promised: 0,
             taken: 0,
             unmet: 0,
-            trees: HashMap::new(),
+            trees: BTreeMap::new(),
         }
     }
 

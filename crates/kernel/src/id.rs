@@ -6,7 +6,7 @@ use leasehold_reclaim::RawHandle;
 
 /// Names a tenant. One that outlives its tenant is detectably stale
 /// ([`Errno::Gone`](crate::Errno::Gone)).
-#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct TenantId(pub(crate) RawHandle);
 
 impl fmt::Debug for TenantId {

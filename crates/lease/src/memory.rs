@@ -124,7 +124,7 @@ impl Paging {
 /// How pages that tenants share are kept (SPC §IV): the initial contents of a program that several
 /// tenants run, and data sets. Tenants share pages only with tenants whose lease has the same
 /// `shared` value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum SharedPages {
     /// Nothing is shared: the tenant has copies of its own.
     None,

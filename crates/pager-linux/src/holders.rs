@@ -4,7 +4,7 @@
 //! reservation gets a share of each when it is made, and takes from it before a mapping or a place
 //! exists. So no tenant can take what another one was promised.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use leasehold_pager::{AttachmentId, ReservationId};
@@ -71,7 +71,7 @@ struct Holder {
 
 /// Every reservation's.
 #[derive(Debug, Default)]
-pub(crate) struct Holders(HashMap<ReservationId, Holder>);
+pub(crate) struct Holders(BTreeMap<ReservationId, Holder>);
 
 impl Holders {
     pub(crate) fn open(&mut self, id: ReservationId, limits: Option<Limits>) {

@@ -1,6 +1,6 @@
 //! The memory of one cell: reservations, areas, and where they are attached.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::marker::PhantomData;
 use std::ops::Range;
@@ -109,7 +109,7 @@ pub struct Paging {
 }
 
 /// The reservations that are ending.
-type Book = HashMap<ReservationId, Retirement>;
+type Book = BTreeMap<ReservationId, Retirement>;
 
 impl fmt::Debug for Paging {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -1016,7 +1016,7 @@ fn retirement<'a>(
     engine: &mut Engine,
     id: ReservationId,
 ) -> Result<&'a mut Retirement, Error> {
-    use std::collections::hash_map::Entry;
+    use std::collections::btree_map::Entry;
     match book.entry(id) {
         Entry::Occupied(begun) => Ok(begun.into_mut()),
         Entry::Vacant(place) => Ok(place.insert(engine.begin_retirement(id)?)),

@@ -10,7 +10,6 @@ use crate::dispatch::{Dispatcher, Turn, Work};
 use crate::ending::{Cause, Programs};
 use crate::execution::{Running, StoppedProgram};
 use crate::exit::Exit;
-use crate::fixed_map::FixedMap;
 use crate::local;
 use crate::memory::{self, AwaitedTransfer, region};
 use crate::pools::DirtyRanges;
@@ -25,6 +24,7 @@ use leasehold_kernel::{Errno, ExecutionId, TenantId};
 use leasehold_pager_linux::Wanted;
 use leasehold_reclaim::GroupId;
 use leasehold_reserve::TaskId;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
@@ -46,18 +46,17 @@ struct Execution {
 
 /// The executions of a cell, and the dispatcher that schedules them.
 pub(super) struct Executions {
-    all: FixedMap<u64, Box<Execution>>,
+    all: BTreeMap<u64, Box<Execution>>,
     /// The maintenance tasks that requests wake, by the number of the wake-up.
-    pub(super) maintenance: FixedMap<u64, TaskId>,
+    pub(super) maintenance: BTreeMap<u64, TaskId>,
     pub(super) dispatcher: Dispatcher,
 }
 
 impl Executions {
-    /// Those of a cell that has so many executions, and tenants, at the most.
-    pub(super) fn new(dispatcher: Dispatcher, executions: usize, tenants: usize) -> Self {
+    pub(super) fn new(dispatcher: Dispatcher) -> Self {
         Self {
-            all: FixedMap::new(executions),
-            maintenance: FixedMap::new(tenants),
+            all: BTreeMap::new(),
+            maintenance: BTreeMap::new(),
             dispatcher,
         }
     }

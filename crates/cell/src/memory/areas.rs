@@ -2,10 +2,10 @@
 
 use leasehold_lease::SharedPages;
 use leasehold_pager::AreaId;
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// The identity of a file and of its version.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Identity {
     pub(super) device: u64,
     pub(super) inode: u64,
@@ -14,7 +14,7 @@ pub(super) struct Identity {
 }
 
 /// The contents of an area.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Content {
     /// The image with this digest.
     Image([u8; 32]),
@@ -27,7 +27,7 @@ pub(super) type Key = (Content, SharedPages);
 
 /// The areas of a cell that can be shared.
 #[derive(Debug, Default)]
-pub(super) struct Shared(pub(super) HashMap<Key, SharedArea>);
+pub(super) struct Shared(pub(super) BTreeMap<Key, SharedArea>);
 
 #[derive(Debug)]
 pub(super) struct SharedArea {

@@ -49,7 +49,6 @@ pub(crate) use state::Tenancy;
 pub(crate) use tenancy::{admit, end, lend, page_class, reserve_step, restore, usage};
 pub(crate) use transfer::{AwaitedTransfer, begin_poll, end_poll, fetch_pages};
 
-use crate::fixed_map::FixedMap;
 use crate::host::io::pool::MOST_TENANTS;
 use crate::meter::Held;
 use crate::profile::Profile;
@@ -61,6 +60,7 @@ use places::Regions;
 use ranges::Ranges;
 use rustix::process::{Resource, getrlimit};
 use state::{CellMemory, MEMORY, with};
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 /// The host memory of a cell.
@@ -118,7 +118,7 @@ impl HeldMemory {
 pub(crate) fn enter(
     held: Option<&HeldMemory>,
     profile: &Profile,
-    (memories, tenants): (usize, usize),
+    memories: usize,
 ) -> anyhow::Result<()> {
     let Some(held) = held else {
         return Ok(());
@@ -167,7 +167,7 @@ pub(crate) fn enter(
         paging,
         for_all: held.for_all,
         ranges: Ranges::new(memories)?,
-        tenancies: FixedMap::new(tenants),
+        tenancies: BTreeMap::new(),
         left: Vec::new(),
         shared: Shared::default(),
         regions: Regions::default(),

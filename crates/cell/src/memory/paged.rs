@@ -509,7 +509,7 @@ mod tests {
                 bytes: 16 << 20,
             }),
         };
-        enter(Some(&held), &Profile::free(), (8, 8)).expect("a cell's memory");
+        enter(Some(&held), &Profile::free(), 8).expect("a cell's memory");
         let mut kernel = kernel();
         let mut lease = Lease::default().memory;
         lease.reserve = ByteSize::new(512 << 10).expect("in range");

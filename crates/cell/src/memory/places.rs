@@ -6,7 +6,7 @@ use leasehold_pager::{AreaId, AttachmentId, PAGE};
 use leasehold_pager_linux::Paging;
 use leasehold_reclaim::GroupId;
 use std::cell::Cell;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 thread_local! {
     /// The number of places in the memories of the cell: without any, no check is needed.
@@ -18,7 +18,11 @@ pub(super) type Allowed<'a> = &'a dyn Fn(TenantId, Selector) -> Option<RegionMap
 
 /// The regions of a cell whose creators have them.
 #[derive(Debug, Default)]
-pub(super) struct Regions(pub(super) HashMap<RegionId, Created>);
+pub(super) struct Regions {
+    created: BTreeMap<RegionId, Created>,
+    /// By the top-level groups of their creators, whose ends abandon them.
+    by_home: BTreeMap<GroupId, BTreeSet<RegionId>>,
+}
 
 #[derive(Debug)]
 pub(super) struct Created {
@@ -95,7 +99,7 @@ impl Mapped {
     /// Whether one of its capabilities allows it still.
     pub(super) fn is_allowed(&self, regions: &Regions, allowed: Allowed<'_>) -> bool {
         // Without its creator's memory the region cannot be mapped, even with a valid capability.
-        regions.0.contains_key(&self.region)
+        regions.created.contains_key(&self.region)
             && self.grants.any(allowed, |mapping| self.is_within(mapping))
     }
 
@@ -112,21 +116,36 @@ impl Mapped {
 }
 
 impl Regions {
+    pub(super) fn get(&self, region: RegionId) -> Option<&Created> {
+        self.created.get(&region)
+    }
+
+    pub(super) fn add(&mut self, region: RegionId, created: Created) {
+        self.by_home.entry(created.home).or_default().insert(region);
+        self.created.insert(region, created);
+    }
+
     /// Abandons a region that leaves the memory of its creator.
     pub(super) fn leave_home(&mut self, paging: &Paging, region: RegionId, at: AttachmentId) {
-        if self.0.get(&region).is_some_and(|created| created.at == at)
-            && let Some(created) = self.0.remove(&region)
-        {
-            // The area exists as long as a tenant has it.
-            let _ = paging.abandon(created.area);
+        let created = self.get(region).filter(|created| created.at == at);
+        let Some(home) = created.map(|created| created.home) else {
+            return;
+        };
+        if let Some(regions) = self.by_home.get_mut(&home) {
+            regions.remove(&region);
+        }
+        self.abandon(paging, region);
+    }
+
+    /// Abandons the regions of an ending top-level tenant. Takes a step for each of them, however many others the cell has.
+    pub(super) fn end(&mut self, paging: &Paging, root: GroupId) {
+        for region in self.by_home.remove(&root).unwrap_or_default() {
+            self.abandon(paging, region);
         }
     }
 
-    /// Abandons the regions of an ending top-level tenant. Takes a step for each region of the
-    /// cell.
-    pub(super) fn end(&mut self, paging: &Paging, root: GroupId) {
-        let ending = self.0.extract_if(|_, created| created.home == root);
-        for (_, created) in ending {
+    fn abandon(&mut self, paging: &Paging, region: RegionId) {
+        if let Some(created) = self.created.remove(&region) {
             // The area exists as long as a tenant has it.
             let _ = paging.abandon(created.area);
         }

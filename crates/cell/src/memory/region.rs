@@ -131,7 +131,7 @@ fn grow_by(
 /// Why it cannot be.
 pub(crate) fn pin_step(region: RegionId) -> Result<bool, Refusal> {
     let pinned = with(|cell| {
-        let created = cell.regions.0.get(&region).ok_or(Refused::Stale)?;
+        let created = cell.regions.get(region).ok_or(Refused::Stale)?;
         cell.paging.pin_step(created.at, STEP)
     });
     Ok(pinned.unwrap_or(Err(Refused::Stale.into()))? == Ending::Done)
@@ -229,7 +229,7 @@ impl CellMemory {
         request: &Request,
     ) -> Result<AttachmentId, Error> {
         let to = self.reservation_of(root)?;
-        let created = self.regions.0.get(&request.region).ok_or(Refused::Stale)?;
+        let created = self.regions.get(request.region).ok_or(Refused::Stale)?;
         let attaching = self.attaching();
         match request.writable {
             true => attaching.writable(to, created.area, start, request.pages()),
@@ -263,7 +263,7 @@ impl CellMemory {
         }
         let home = root;
         let created = Created { area, home, at };
-        self.regions.0.insert(request.region, created);
+        self.regions.add(request.region, created);
         Ok(at)
     }
 

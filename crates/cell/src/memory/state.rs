@@ -5,13 +5,13 @@ use super::attaching::Attaching;
 use super::parts::{Left, Prepared};
 use super::places::{Place, Regions};
 use super::ranges::{Range, Ranges};
-use crate::fixed_map::FixedMap;
 use crate::mappings::Mappings;
 use leasehold_lease::SharedPages;
 use leasehold_pager::{AreaId, AttachmentId, ReservationId};
 use leasehold_pager_linux::Paging;
 use leasehold_reclaim::GroupId;
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 
 /// The memory of one cell.
 pub(super) struct CellMemory {
@@ -20,7 +20,7 @@ pub(super) struct CellMemory {
     pub(super) for_all: bool,
     pub(super) ranges: Ranges,
     /// By the group of the top-level tenant.
-    pub(super) tenancies: FixedMap<GroupId, Tenancy>,
+    pub(super) tenancies: BTreeMap<GroupId, Tenancy>,
     /// Memories of dropped programs that are not claimed yet.
     pub(super) left: Vec<Left>,
     pub(super) shared: Shared,

@@ -14,7 +14,7 @@ use crate::kernel::Kernel;
 use crate::object::region::state::{Bytes, Region};
 
 /// Names a region; no other one ever has the same name.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RegionId(RawHandle);
 
 /// The mapping that a capability allows.

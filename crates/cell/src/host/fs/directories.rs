@@ -5,7 +5,7 @@
 use super::class::Site;
 use super::status::Identity;
 use leasehold_crossing::{Mutex, MutexGuard};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 /// A directory that the tenant has open.
 #[derive(Debug, Default)]
@@ -18,7 +18,7 @@ struct Seen {
 /// The directories of one top-level tenant that are open; no more than descriptors.
 #[derive(Debug, Default)]
 pub(super) struct Directories {
-    open: Mutex<HashMap<Identity, Seen>>,
+    open: Mutex<BTreeMap<Identity, Seen>>,
     /// Held while a name is made, and its directory measured.
     naming: Mutex<()>,
 }

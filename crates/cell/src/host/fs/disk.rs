@@ -19,7 +19,7 @@ use leasehold_crossing::{Condvar, Mutex, MutexGuard};
 use leasehold_slots::address_range::PAGE;
 use rustix::fs::{FileType, Statx};
 use rustix::io::{Errno, Result};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard, TryLockError};
@@ -54,7 +54,7 @@ pub(crate) struct Disk {
     /// Taken shared by calls that grow or open files or make names, exclusively by calls that shrink or remove them.
     order: RwLock<()>,
     /// Regular files that are open; no more than descriptors.
-    open: Mutex<HashMap<Identity, Seen>>,
+    open: Mutex<BTreeMap<Identity, Seen>>,
     /// A descriptor of one of them was closed.
     closed: Condvar,
     /// Threads that wait for that; changed while `open` is locked.
@@ -228,7 +228,7 @@ impl Disk {
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, HashMap<Identity, Seen>> {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<Identity, Seen>> {
         self.open.lock()
     }
 

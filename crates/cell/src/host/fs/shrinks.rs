@@ -9,7 +9,7 @@ use super::class::Site;
 use super::status::Identity;
 use crate::host::linux::BLOCK;
 use leasehold_crossing::{Mutex, MutexGuard};
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Weak};
@@ -32,7 +32,7 @@ struct File {
     turn: Mutex<()>,
 }
 
-type States = HashMap<Identity, Weak<File>>;
+type States = BTreeMap<Identity, Weak<File>>;
 
 /// The states of all files that tenants have open; no more than descriptors.
 static STATES: LazyLock<Mutex<States>> = LazyLock::new(Mutex::default);

@@ -13,7 +13,7 @@ use crate::clock::thread_cpu_ns;
 use crate::host::fs::account::Account;
 use leasehold_crossing::{Condvar, Mutex};
 use leasehold_door::{Call, on_behalf_of, pass};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
@@ -57,7 +57,7 @@ pub(super) struct Job {
 
 /// Jobs of one tenant that wait for each other. Files are closed apart from its calls, so that an end does
 /// not wait for calls that never return.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Lane {
     /// The number of the account.
     tenant: u64,
@@ -102,7 +102,7 @@ impl Queue {
 
 #[derive(Default)]
 struct State {
-    lanes: HashMap<Lane, Queue>,
+    lanes: BTreeMap<Lane, Queue>,
     /// Lanes with a job that have no thread.
     round: VecDeque<Lane>,
     /// Lanes with a job that have a thread, and could have another.
