@@ -62,7 +62,9 @@ pub struct Api {
 ///
 /// An answer that something was done is replaced by an error if it could not be written.
 async fn when_saved(State(saves): State<Option<Saves>>, request: Request, next: Next) -> Response {
-    let changes = !request.method().is_safe();
+    // Questions about leases are posted, and change nothing.
+    let is_question = request.uri().path().starts_with("/v1/leases/");
+    let changes = !request.method().is_safe() && !is_question;
     let answer = next.run(request).await;
     match saves {
         Some(saves) if changes && answer.status().is_success() => match saves.settled().await {
