@@ -871,6 +871,36 @@ fn a_kill_is_answered_whatever_other_clients_of_the_socket_hold() {
 }
 
 #[test]
+fn a_kill_is_answered_while_other_clients_connect_without_a_pause() {
+    let node = Node::start(&[]);
+    let over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let mut held = std::collections::VecDeque::new();
+                while !over.load(Ordering::Relaxed) {
+                    held.extend(std::os::unix::net::UnixStream::connect(node.socket()));
+                    if held.len() > 200 {
+                        held.pop_front();
+                    }
+                }
+            });
+        }
+        let killed: Vec<_> = (0..10)
+            .map(|_| {
+                let killed = node.command(&["kill", "shop"]);
+                let started = node.command(&["start", "shop"]);
+                (killed.0, started.0, killed.2, started.2)
+            })
+            .collect();
+        over.store(true, Ordering::Relaxed);
+        for (killed, started, why, why_not) in killed {
+            assert_eq!((killed, started), (Some(0), Some(0)), "{why}{why_not}");
+        }
+    });
+}
+
+#[test]
 fn what_the_process_can_never_have_room_for_is_refused_and_the_present_tenant_stays() {
     let directory = tempfile::tempdir().expect("a directory");
     fs::create_dir(directory.path().join("place")).expect("made");

@@ -18,8 +18,15 @@ use std::pin::{Pin, pin};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
+
+/// How long a connection has been without a request before it gives way: a client has this long to write one, also while
+/// others connect without a pause.
+const GRACE: Duration = Duration::from_millis(50);
+/// Between two looks at which one gives way, while there is no place. One gives way at each: a thousand in a second.
+const LOOK: Duration = Duration::from_millis(1);
 
 /// The connections of a socket.
 #[derive(Debug, Clone)]
@@ -32,19 +39,18 @@ pub(crate) struct Connections {
 /// Those on which no request is under way.
 #[derive(Debug, Default)]
 struct Idle {
-    /// What tells each to give way, by its turn: the one that has been idle for longest comes first.
-    by_turn: BTreeMap<u64, Arc<Notify>>,
+    /// Since when each is idle, and what tells it to give way, by its turn: the one that has been idle for longest comes first.
+    by_turn: BTreeMap<u64, (Instant, Arc<Notify>)>,
     next: u64,
-    /// A new connection waits for one to become idle.
-    is_wanted: bool,
 }
 
 impl Idle {
-    /// One gives way, now or as soon as it is idle.
-    fn ask(&mut self) {
-        match self.by_turn.pop_first() {
-            Some((_, gives_way)) => gives_way.notify_one(),
-            None => self.is_wanted = true,
+    /// The one that has been idle for longest gives way, if that is long enough.
+    fn ask(&mut self, now: Instant) {
+        let oldest = self.by_turn.first_entry();
+        let is_due = |since: Instant| now.duration_since(since) >= GRACE;
+        if let Some(oldest) = oldest.filter(|oldest| is_due(oldest.get().0)) {
+            oldest.remove().1.notify_one();
         }
     }
 
@@ -52,10 +58,8 @@ impl Idle {
     fn add(&mut self, gives_way: &Arc<Notify>) -> u64 {
         let turn = self.next;
         self.next += 1;
-        match std::mem::take(&mut self.is_wanted) {
-            true => gives_way.notify_one(),
-            false => drop(self.by_turn.insert(turn, gives_way.clone())),
-        }
+        self.by_turn
+            .insert(turn, (Instant::now(), gives_way.clone()));
         turn
     }
 }
@@ -72,12 +76,12 @@ impl Connections {
 
     /// A place for a new connection.
     pub(crate) async fn enter(&self) -> Connection {
-        let place = match self.places.clone().try_acquire_owned() {
-            Ok(place) => place,
-            Err(_) => {
-                self.idle().ask();
-                let place = self.places.clone().acquire_owned().await;
-                place.expect("never closed")
+        let mut free = pin!(self.places.clone().acquire_owned());
+        let place = loop {
+            tokio::select! {
+                biased;
+                place = &mut free => break place.expect("never closed"),
+                () = tokio::time::sleep(LOOK) => self.idle().ask(Instant::now()),
             }
         };
         let gives_way = Arc::default();
@@ -144,10 +148,9 @@ impl Connection {
         loop {
             tokio::select! {
                 ended = &mut conversation => return ended,
-                () = self.gives_way.notified() => match self.is_idle() {
-                    true => return Ok(()),
-                    // A request has come meanwhile.
-                    false => self.of.idle().ask(),
+                // Unless a request has come meanwhile.
+                () = self.gives_way.notified() => if self.is_idle() {
+                    return Ok(());
                 },
             }
         }

@@ -245,8 +245,6 @@ async fn serve(listener: UnixListener, router: Router, mut ending: watch::Receiv
             // The peer has gone, or said nothing that is HTTP.
             let _ = connection.converse(&builder, stream, router, |_| {}).await;
         });
-        // Its request is read before it is one of the idle ones that may give way.
-        tokio::task::yield_now().await;
     }
     drop(listener);
     // Answers that are under way are still written.

@@ -190,8 +190,6 @@ async fn serve(listener: TcpListener, routes: Router, stopped: impl Future<Outpu
             Ok((stream, _)) => {
                 let routes = routes.clone();
                 conversations.spawn(async move { converse(stream, routes, connection).await });
-                // Its request is read before it is one of the idle ones that may give way.
-                tokio::task::yield_now().await;
             }
             Err(error) => {
                 tracing::warn!(%error, "the page's listener");
