@@ -11,10 +11,10 @@ use std::collections::HashSet;
 use wasmparser::{
     CanonicalFunction, CanonicalOption, ComponentAlias, ComponentExternalKind, ComponentInstance,
     ComponentOuterAliasKind, ComponentType, ComponentTypeRef, DataKind, Element, ElementItems,
-    ElementKind, Encoding, ExternalKind, Instance, Operator, Parser, Payload, TypeBounds, TypeRef,
-    ValType,
+    ElementKind, Encoding, ExternalKind, Instance, Operator, Payload, TypeBounds, TypeRef, ValType,
 };
 
+use crate::declared::declared;
 use crate::error::ProgramError;
 use crate::limits::WASM_PAGE;
 
@@ -325,7 +325,7 @@ pub(crate) fn survey(bytes: &[u8], parts: &[u64]) -> Result<Survey, ProgramError
         parts: parts.iter(),
     };
     let mut stack: Vec<Frame> = Vec::new();
-    for payload in Parser::new(0).parse_all(bytes) {
+    for payload in declared(bytes) {
         let payload = payload?;
         match payload {
             Payload::Version {

@@ -48,6 +48,7 @@ pub mod compiler;
 mod composed;
 mod core_modules;
 pub mod data_segments;
+mod declared;
 mod entry;
 pub mod entry_pages;
 pub mod error;

@@ -17,16 +17,18 @@
 //! The limits are a few times what the largest known programs have. `cell/tests/load_costs.rs`
 //! measures the loading time at each limit; `docs/reference/program-limits.md` shows the results.
 
+mod instructions;
+
 use wasmparser::{
-    BlockType, CanonicalFunction, Catch, CompositeInnerType, ConstExpr, DataKind, Element,
-    ElementItems, ElementKind, FunctionBody, MemoryType, Operator, Parser, Payload, TableInit,
-    TypeRef, ValType,
+    BinaryReaderError, BlockType, CanonicalFunction, CompositeInnerType, ConstExpr, DataKind,
+    Element, ElementItems, ElementKind, FunctionBody, MemoryType, Operator, Parser, Payload,
+    TableInit, TypeRef, ValType,
 };
 
-use crate::atomics;
+use self::instructions::Instructions;
 use crate::compile_threads;
+use crate::declared::declared;
 use crate::error::ProgramError;
-use crate::exceptions;
 use crate::handlers::{HandlerCount, MOST_TAGS, Scopes};
 use crate::inventory::laid_out_top;
 use crate::limits::{GLOBALS, HANDLERS};
@@ -239,7 +241,7 @@ impl LoadSize {
 /// [`ProgramError::TooManyParts`], [`ProgramError::Features`] for an instruction that is not on offer, or
 /// [`ProgramError::Corrupt`] if the bytes are not well-formed.
 pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError> {
-    count(binary, true)
+    count(binary, Parser::new(0).parse_all(binary))
 }
 
 /// The same without function bodies: what is in them is not counted, and they need not be well-formed.
@@ -247,10 +249,13 @@ pub(crate) fn check_load_limits(binary: &[u8]) -> Result<LoadSize, ProgramError>
 /// # Errors
 /// Those of [`check_load_limits`] but for bodies.
 pub(crate) fn check_outline_limits(binary: &[u8]) -> Result<LoadSize, ProgramError> {
-    count(binary, false)
+    count(binary, declared(binary))
 }
 
-fn count(binary: &[u8], with_bodies: bool) -> Result<LoadSize, ProgramError> {
+fn count<'a>(
+    binary: &'a [u8],
+    payloads: impl Iterator<Item = Result<Payload<'a>, BinaryReaderError>>,
+) -> Result<LoadSize, ProgramError> {
     use Counted as C;
     let mut tally = Tally([0; LOAD_LIMITS.len()]);
     let mut module = ModuleTypes::default();
@@ -261,7 +266,7 @@ fn count(binary: &[u8], with_bodies: bool) -> Result<LoadSize, ProgramError> {
     let mut counted = 0;
     let mut type_sizes = TypeSizes::default();
     let is_component = Parser::is_component(binary);
-    let mut payloads = Parser::new(0).parse_all(binary).peekable();
+    let mut payloads = payloads.peekable();
     while let Some(payload) = payloads.next() {
         let payload = payload?;
         if is_component {
@@ -385,9 +390,6 @@ fn count(binary: &[u8], with_bodies: bool) -> Result<LoadSize, ProgramError> {
                 let bytes = body.range().len() as u64;
                 tally.note(C::BodyBytes, bytes)?;
                 tally.add(C::CodeBytes, bytes)?;
-                if !with_bodies {
-                    continue;
-                }
                 bodies.push(module.next_body(body));
                 if let Some(Ok(Payload::CodeSectionEntry(_))) = payloads.peek() {
                     continue;
@@ -785,169 +787,31 @@ impl ModuleTypes {
     }
 }
 
-/// The blocks that are open at a point of a function.
-struct Labels {
-    open: Vec<Label>,
-    loops: u64,
-    deepest: u64,
-    /// The clauses of all blocks that are open.
-    handlers: u64,
-}
-
-/// A block that is open.
-struct Label {
-    /// How many values a branch to it carries.
-    carried: u32,
-    is_loop: bool,
-    /// Its clauses that catch exceptions.
-    handlers: u64,
-}
-
-impl Labels {
-    fn open(&mut self, carried: u32, is_loop: bool, handlers: u64) {
-        self.open.push(Label {
-            carried,
-            is_loop,
-            handlers,
-        });
-        self.loops += u64::from(is_loop);
-        self.deepest = self.deepest.max(self.loops);
-        self.handlers += handlers;
-    }
-
-    fn close(&mut self) {
-        if let Some(label) = self.open.pop() {
-            self.loops -= u64::from(label.is_loop);
-            self.handlers -= label.handlers;
-        }
-    }
-
-    /// The values that a branch so many blocks outwards carries.
-    fn carried(&self, outwards: u32) -> u64 {
-        let at = self.open.len().checked_sub(1 + outwards as usize);
-        at.map_or(0, |at| self.open[at].carried.into())
-    }
-}
-
 /// Counts what a function has. Its bytes are counted by then, and limit what is done here.
 fn count_body(part: &mut Part, module: &ModuleTypes, body: &Body<'_>) -> Result<(), ProgramError> {
     use Counted as C;
     let tally = &mut part.tally;
     let bytes = body.code.range().len() as u64;
-    let results = body.signature.1;
     let locals = body.locals()?;
     tally.note(C::BodyLocals, locals)?;
     tally.add(C::Locals, locals)?;
     tally.note(C::BodyLocalBytes, locals * bytes)?;
     tally.add(C::LocalBytes, locals * bytes)?;
-    let mut labels = Labels {
-        open: Vec::new(),
-        loops: 0,
-        deepest: 0,
-        handlers: 0,
-    };
-    labels.open(results, false, 0);
-    let (mut targets, mut carried, mut blocks, mut table_uses) = (0_u64, 0_u64, 1_u64, 0_u64);
-    let both = |(takes, leaves): (u32, u32)| u64::from(takes) + u64::from(leaves);
-    let mut operators = body.code.get_operators_reader()?;
-    while !operators.eof() {
-        let offset = operators.original_position() as u64;
-        let operator = operators.read()?;
-        if let Some(feature) = refused::refused_instruction(&operator) {
-            let function = None;
-            return Err(refused::refusal(
-                feature,
-                SourcePosition { offset, function },
-            ));
-        }
-        table_uses += u64::from(uses_table(&operator));
-        part.uses_exceptions |=
-            exceptions::throws(&operator) || matches!(operator, Operator::TryTable { .. });
-        part.awaits |= atomics::awaits(&operator);
-        match operator {
-            Operator::Block { blockty } | Operator::If { blockty } => {
-                let signature = module.block(blockty);
-                labels.open(signature.1, false, 0);
-                blocks += 1;
-                carried += both(signature);
-            }
-            Operator::TryTable { try_table } => {
-                let signature = module.block(try_table.ty);
-                for clause in &try_table.catches {
-                    let (tag, label) = match *clause {
-                        Catch::One { tag, label } | Catch::OneRef { tag, label } => {
-                            (Some(tag), label)
-                        }
-                        Catch::All { label } | Catch::AllRef { label } => (None, label),
-                    };
-                    carried += tag.map_or(0, |tag| module.tag(tag)) + labels.carried(label);
-                }
-                let clauses = try_table.catches.len() as u64;
-                labels.open(signature.1, false, clauses);
-                tally.note(C::AroundHandlers, labels.handlers)?;
-                blocks += 1 + clauses;
-                carried += both(signature);
-            }
-            Operator::Throw { tag_index } => carried += module.tag(tag_index),
-            Operator::Loop { blockty } => {
-                let signature = module.block(blockty);
-                labels.open(signature.0, true, 0);
-                blocks += 1;
-                carried += both(signature);
-            }
-            Operator::End => labels.close(),
-            Operator::Br { relative_depth } | Operator::BrIf { relative_depth } => {
-                blocks += 1;
-                carried += labels.carried(relative_depth);
-            }
-            Operator::BrTable { targets: table } => {
-                targets += u64::from(table.len());
-                blocks += u64::from(table.len());
-                for target in table.targets() {
-                    carried += labels.carried(target?);
-                }
-                carried += labels.carried(table.default());
-            }
-            Operator::Return => carried += u64::from(results),
-            Operator::Call { function_index } | Operator::ReturnCall { function_index } => {
-                carried += both(module.function(function_index));
-            }
-            Operator::CallIndirect { type_index, .. }
-            | Operator::ReturnCallIndirect { type_index, .. } => {
-                carried += both(module.signature(type_index));
-            }
-            _ => {}
-        }
-    }
-    tally.note(C::LoopDepth, labels.deepest)?;
-    tally.note(C::BodyTargets, targets)?;
-    tally.note(C::BodyCarried, carried)?;
-    tally.note(C::BodyTableUses, table_uses)?;
-    let across = locals * labels.deepest;
+    let has = Instructions::of(module, body)?;
+    part.uses_exceptions |= has.exceptions;
+    part.awaits |= has.waits;
+    tally.note(C::AroundHandlers, has.handlers)?;
+    tally.note(C::LoopDepth, has.loop_depth)?;
+    tally.note(C::BodyTargets, has.targets)?;
+    tally.note(C::BodyCarried, has.carried)?;
+    tally.note(C::BodyTableUses, has.table_uses)?;
+    let across = locals * has.loop_depth;
     tally.note(C::LoopLocals, across)?;
     tally.add(C::LoopSquares, across * across)?;
-    tally.add(C::TableSquares, table_uses * table_uses)?;
-    tally.add(C::BranchTargets, targets)?;
-    tally.add(C::Carried, carried)?;
-    tally.note(C::BodyLocalBlocks, locals * blocks)?;
-    tally.add(C::LocalBlocks, locals * blocks)?;
+    tally.add(C::TableSquares, has.table_uses * has.table_uses)?;
+    tally.add(C::BranchTargets, has.targets)?;
+    tally.add(C::Carried, has.carried)?;
+    tally.note(C::BodyLocalBlocks, locals * has.blocks)?;
+    tally.add(C::LocalBlocks, locals * has.blocks)?;
     Ok(())
-}
-
-/// Whether an instruction reads a table: the compiler's time for a function is quadratic in the
-/// number of such instructions.
-fn uses_table(operator: &Operator<'_>) -> bool {
-    matches!(
-        operator,
-        Operator::CallIndirect { .. }
-            | Operator::ReturnCallIndirect { .. }
-            | Operator::TableGet { .. }
-            | Operator::TableSet { .. }
-            | Operator::TableGrow { .. }
-            | Operator::TableSize { .. }
-            | Operator::TableFill { .. }
-            | Operator::TableCopy { .. }
-            | Operator::TableInit { .. }
-            | Operator::ElemDrop { .. }
-    )
 }

@@ -53,21 +53,9 @@ impl fmt::Display for SourcePosition {
     }
 }
 
-/// The feature that is needed for an instruction and is not on offer, if there is one.
-pub(crate) fn refused_instruction(operator: &Operator<'_>) -> Option<&'static str> {
-    macro_rules! proposals {
-        ($( @$proposal:ident $op:ident $({ $($arg:ident: $argty:ty),* })? => $visit:ident ($($ann:tt)*))*) => {
-            match operator {
-                $( Operator::$op { .. } => const { refused(stringify!($proposal)) }, )*
-                _ => None,
-            }
-        };
-    }
-    wasmparser::for_each_operator!(proposals).or_else(|| refused_immediate(operator))
-}
-
-/// The same for the types that an instruction states.
-fn refused_immediate(operator: &Operator<'_>) -> Option<&'static str> {
+/// The feature that is needed for the types which an instruction states and is not on offer, if there is one.
+#[inline(always)]
+pub(crate) fn immediate(operator: &Operator<'_>) -> Option<&'static str> {
     let of_block = |block: &BlockType| match block {
         BlockType::Type(ty) => refused_type(*ty),
         BlockType::Empty | BlockType::FuncType(_) => None,
@@ -113,8 +101,8 @@ pub(crate) fn refused_type(ty: ValType) -> Option<&'static str> {
     }
 }
 
-/// The name of a proposal, if it is not on offer.
-const fn refused(proposal: &'static str) -> Option<&'static str> {
+/// The name of the proposal that an instruction is of, if it is not on offer.
+pub(crate) const fn proposal(proposal: &'static str) -> Option<&'static str> {
     const OFFERED: [&str; 10] = [
         "mvp",
         "sign_extension",
