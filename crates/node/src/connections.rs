@@ -39,9 +39,51 @@ pub(crate) struct Connections {
 /// Those on which no request is under way.
 #[derive(Debug, Default)]
 struct Idle {
-    /// Since when each is idle, and what tells it to give way, by its turn: the one that has been idle for longest comes first.
-    by_turn: BTreeMap<u64, (Instant, Arc<Notify>)>,
+    /// Each with the time from which on it is idle, by its turn: the one that has been idle for longest comes first.
+    by_turn: BTreeMap<u64, (Instant, Arc<Turn>)>,
     next: u64,
+}
+
+/// A connection's turn to give way.
+#[derive(Debug)]
+struct Turn {
+    of: Connections,
+    /// Told when it is to give way.
+    comes: Notify,
+    /// Which it is, while the connection is idle.
+    idle: Mutex<Option<u64>>,
+    /// From the end of its present request on it gives way to no other.
+    stays: AtomicBool,
+}
+
+impl Turn {
+    /// The connection is idle from now on, unless it stays.
+    fn begin(self: &Arc<Self>) {
+        if self.stays.load(Ordering::Relaxed) {
+            return;
+        }
+        let mut idle = self.of.idle();
+        let turn = idle.next;
+        idle.next += 1;
+        idle.by_turn.insert(turn, (Instant::now(), self.clone()));
+        *self.lock() = Some(turn);
+    }
+
+    /// It is idle no more.
+    fn end(&self) {
+        let mut idle = self.of.idle();
+        if let Some(turn) = self.lock().take() {
+            idle.by_turn.remove(&turn);
+        }
+    }
+
+    fn is_idle(&self) -> bool {
+        self.lock().is_some()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Option<u64>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 impl Idle {
@@ -50,17 +92,8 @@ impl Idle {
         let oldest = self.by_turn.first_entry();
         let is_due = |since: Instant| now.duration_since(since) >= GRACE;
         if let Some(oldest) = oldest.filter(|oldest| is_due(oldest.get().0)) {
-            oldest.remove().1.notify_one();
+            oldest.remove().1.comes.notify_one();
         }
-    }
-
-    /// One is idle from now on. Returns its turn.
-    fn add(&mut self, gives_way: &Arc<Notify>) -> u64 {
-        let turn = self.next;
-        self.next += 1;
-        self.by_turn
-            .insert(turn, (Instant::now(), gives_way.clone()));
-        turn
     }
 }
 
@@ -84,14 +117,16 @@ impl Connections {
                 () = tokio::time::sleep(LOOK) => self.idle().ask(Instant::now()),
             }
         };
-        let gives_way = Arc::default();
-        let turn = self.idle().add(&gives_way);
+        let turn = Arc::new(Turn {
+            of: self.clone(),
+            comes: Notify::new(),
+            idle: Mutex::default(),
+            stays: AtomicBool::new(false),
+        });
+        turn.begin();
         Connection {
             _place: place,
-            of: self.clone(),
-            gives_way,
-            turn: Arc::new(Mutex::new(Some(turn))),
-            stays: Arc::default(),
+            turn,
         }
     }
 
@@ -109,18 +144,28 @@ impl Connections {
 #[derive(Debug)]
 pub(crate) struct Connection {
     _place: OwnedSemaphorePermit,
-    of: Connections,
-    gives_way: Arc<Notify>,
-    /// Its turn, while it is idle.
-    turn: Arc<Mutex<Option<u64>>>,
-    /// From its next request on it gives way to no other.
-    stays: Arc<AtomicBool>,
+    turn: Arc<Turn>,
+}
+
+/// Whether a connection [gives way to no other](Self::set).
+#[derive(Debug, Clone)]
+pub(crate) struct Stays(Arc<Turn>);
+
+impl Stays {
+    /// From the end of its present request on it gives way to no other.
+    pub(crate) fn set(&self) {
+        self.0.stays.store(true, Ordering::Relaxed);
+    }
+
+    pub(crate) fn is_set(&self) -> bool {
+        self.0.stays.load(Ordering::Relaxed)
+    }
 }
 
 impl Connection {
-    /// What is set when the connection is to give way to no other from now on.
-    pub(crate) fn stays(&self) -> Arc<AtomicBool> {
-        self.stays.clone()
+    /// Whether it stays, whatever others come.
+    pub(crate) fn stays(&self) -> Stays {
+        Stays(self.turn.clone())
     }
 
     /// Answers the requests that come on it, until it is over or gives way.
@@ -133,7 +178,8 @@ impl Connection {
     ) -> hyper::Result<()> {
         let routes = TowerToHyperService::new(routes);
         let service = service_fn(|mut request| {
-            let under_way = self.asked();
+            self.turn.end();
+            let under_way = UnderWay(self.turn.clone());
             prepare(&mut request);
             let answer = routes.call(request);
             async move {
@@ -149,58 +195,26 @@ impl Connection {
             tokio::select! {
                 ended = &mut conversation => return ended,
                 // Unless a request has come meanwhile.
-                () = self.gives_way.notified() => if self.is_idle() {
+                () = self.turn.comes.notified() => if self.turn.is_idle() {
                     return Ok(());
                 },
             }
         }
     }
-
-    /// A request has come.
-    fn asked(&self) -> UnderWay {
-        if let Some(turn) = lock(&self.turn).take() {
-            self.of.idle().by_turn.remove(&turn);
-        }
-        UnderWay {
-            of: self.of.clone(),
-            gives_way: self.gives_way.clone(),
-            turn: self.turn.clone(),
-            stays: self.stays.clone(),
-        }
-    }
-
-    fn is_idle(&self) -> bool {
-        lock(&self.turn).is_some()
-    }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        if let Some(turn) = lock(&self.turn).take() {
-            self.of.idle().by_turn.remove(&turn);
-        }
+        self.turn.end();
     }
 }
 
-fn lock(turn: &Mutex<Option<u64>>) -> MutexGuard<'_, Option<u64>> {
-    turn.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// A request of a connection, which is idle again once this is dropped.
-struct UnderWay {
-    of: Connections,
-    gives_way: Arc<Notify>,
-    turn: Arc<Mutex<Option<u64>>>,
-    stays: Arc<AtomicBool>,
-}
+struct UnderWay(Arc<Turn>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        if self.stays.load(Ordering::Relaxed) {
-            return;
-        }
-        let turn = self.of.idle().add(&self.gives_way);
-        *lock(&self.turn) = Some(turn);
+        self.0.begin();
     }
 }
 

@@ -10,7 +10,7 @@
 
 use super::stall::{STALL, StallLimit};
 use super::{HEAD_BYTES, not_allowed};
-use crate::connections::{Connection, Connections};
+use crate::connections::{Connection, Connections, Stays};
 use crate::page::page;
 use crate::token::{Token, TokenError};
 use crate::view::{ErrorBody, ErrorKind, ErrorView};
@@ -28,8 +28,6 @@ use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
 use std::pin::pin;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 
@@ -121,25 +119,11 @@ fn guarded(interface: Router, token: Token) -> Router {
         .layer(from_fn_with_state(token, guard))
 }
 
-/// Whether a request of a connection has carried the token: then it [gives way](crate::connections) to no other.
-#[derive(Clone)]
-struct IsKnown(Arc<AtomicBool>);
-
-impl IsKnown {
-    fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-
-    fn get(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
-    }
-}
-
 async fn guard(State(token): State<Token>, request: Request, next: Next) -> Response {
     let is_page =
         request.uri().path() == "/" && [Method::GET, Method::HEAD].contains(request.method());
     let has_token = presented(&request).is_some_and(|presented| token.is(presented));
-    if let (true, Some(client)) = (has_token, request.extensions().get::<IsKnown>()) {
+    if let (true, Some(client)) = (has_token, request.extensions().get::<Stays>()) {
         client.set();
     }
     if is_page || has_token {
@@ -206,14 +190,14 @@ async fn converse(stream: TcpStream, routes: Router, connection: Connection) {
         .timer(TokioTimer::new())
         .header_read_timeout(HEAD)
         .max_buf_size(HEAD_BYTES);
-    let client = IsKnown(connection.stays());
+    let client = connection.stays();
     let stream = StallLimit::new(stream, STALL);
     let mut answers = pin!(connection.converse(&builder, stream, routes, |request| {
         request.extensions_mut().insert(client.clone());
     }));
     let ended = match tokio::time::timeout(HEAD, &mut answers).await {
         Ok(ended) => ended,
-        Err(_) if client.get() => answers.await,
+        Err(_) if client.is_set() => answers.await,
         Err(_) => return tracing::debug!("a client of the page without the token: cut"),
     };
     if let Err(error) = ended {
