@@ -16,10 +16,19 @@ fn source(address: IpAddr) -> u128 {
 }
 
 /// The connections of one source.
-#[derive(Default)]
 struct Source {
     connections: u32,
     share: Rc<Share>,
+}
+
+impl Source {
+    /// All sources together have one part of the thread, since a client may have thousands of them.
+    fn new() -> Self {
+        Self {
+            connections: 0,
+            share: Rc::new(Share::in_crowd()),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -51,7 +60,7 @@ impl Sources {
         if counts.all >= self.most {
             return Err(Refusal::Listener);
         }
-        let of_source = counts.sources.entry(source).or_default();
+        let of_source = counts.sources.entry(source).or_insert_with(Source::new);
         // An entry that is full is not empty: none is left behind here.
         if of_source.connections >= self.most_per_source {
             return Err(Refusal::Source);

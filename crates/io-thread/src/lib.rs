@@ -19,6 +19,7 @@
 //! | how long others may keep it waiting for a processor | `wait` |
 //! | what a poll takes from its socket before others have their turn | `slice` |
 //! | equal shares of the thread's time | `rounds` |
+//! | shares that have one part together | `crowd` |
 //! | which tasks go before others | `urgent` |
 //! | which tenant is charged for a poll | `meter` |
 //!
@@ -58,6 +59,7 @@
 
 #![deny(unsafe_code)]
 
+mod crowd;
 mod meter;
 mod rounds;
 mod slice;

@@ -102,11 +102,11 @@ fn makes_room(payer: &impl Payer, context: &Context<'_>) -> bool {
 fn waits(payer: &impl Payer, place: &mut Place, context: &Context<'_>) -> bool {
     ROUNDS.with(|rounds| {
         payer.with_share(|share| {
-            let is_late = rounds.is_late(share);
-            if is_late {
+            let waits = rounds.has_to_wait(share, place);
+            if waits {
                 rounds.defer(share, place, context.waker());
             }
-            is_late
+            waits
         })
     })
 }
@@ -188,9 +188,9 @@ mod tests {
         }
     }
 
-    /// How many polls of so many tasks of one source pass before a task of another source reads what
-    /// came on its socket.
-    fn polls_before_another(tasks: usize) -> usize {
+    /// How many polls of so many tasks pass before a task of a share of its own reads what came on its socket. They are of
+    /// these shares, in turns.
+    fn polls_before_another(tasks: usize, shares: &[Rc<Share>]) -> usize {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .on_thread_park(idle)
@@ -206,11 +206,10 @@ mod tests {
                 client,
             });
             tokio::task::spawn_local(keep_rounds());
-            let source = Rc::<Share>::default();
-            for _ in 0..tasks {
+            for (_, share) in (0..tasks).zip(shares.iter().cycle()) {
                 let crowd = crowd.clone();
                 let hungry = poll_fn(move |context| crowd.poll(context));
-                tokio::task::spawn_local(Metered::new(Rc::clone(&source), hungry));
+                tokio::task::spawn_local(Metered::new(Rc::clone(share), hungry));
             }
             let other = Metered::new(
                 Rc::<Share>::default(),
@@ -271,8 +270,17 @@ mod tests {
     #[test]
     fn a_crowd_of_a_source_delays_another_by_a_round_or_two() {
         for tasks in [1, 20, 200] {
-            let polls = polls_before_another(tasks);
+            let polls = polls_before_another(tasks, &[Rc::default()]);
             assert!(polls <= 3 * 20, "{polls} of {tasks} tasks");
+        }
+    }
+
+    #[test]
+    fn a_crowd_of_sources_delays_another_by_a_round_or_two_as_one_source_does() {
+        for tasks in [1, 20, 200] {
+            let sources: Vec<_> = (0..tasks).map(|_| Rc::new(Share::in_crowd())).collect();
+            let polls = polls_before_another(tasks, &sources);
+            assert!(polls <= 3 * 20, "{polls} of {tasks} sources");
         }
     }
 }
