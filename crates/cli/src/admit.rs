@@ -120,10 +120,10 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
         outcome.hindrances.add(None, failure);
     }
     outcome.headroom = asked.map(|(name, place)| {
-        let charged = overhead
-            .overhead()
-            .charged(&outcome.set.admission.contracts);
-        let room = headroom(&charged, leases::order(order), place);
+        let contracts = &outcome.set.admission.contracts;
+        let allowed = |contracts: &[Contract]| leases::stopped_by_host(contracts).is_none();
+        let order = leases::order(order);
+        let room = headroom(contracts, order, overhead.overhead(), place, allowed);
         (name, room)
     });
     let said = match arguments.json {
@@ -203,11 +203,10 @@ impl Set {
         let Admission {
             contracts, report, ..
         } = &self.admission;
-        let charged = overhead.charged(contracts);
         let verdicts = report.servers[..self.tenants.len()].iter().enumerate();
         let missing = verdicts.filter(|(_, verdict)| !verdict.schedulable());
         let order = leases::order(self.order);
-        let told = |(place, _)| (place, shortfall(&charged, order, place));
+        let told = |(place, _)| (place, shortfall(contracts, order, overhead, place));
         missing.take(ADVISED).map(told).collect()
     }
 }

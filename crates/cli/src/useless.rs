@@ -27,16 +27,16 @@ impl Useless {
         let reserved = tenants.iter().enumerate();
         let reserved =
             reserved.filter_map(|(at, tenant)| Some((at, &tenant.name, tenant.lease.cpu?)));
-        let verdicts = report.servers.iter().zip(rivals);
+        let verdicts = contracts.iter().zip(&report.servers).zip(rivals);
         let useless = reserved
             .zip(verdicts)
-            .filter_map(|((at, name, cpu), (verdict, rivals))| {
+            .filter_map(|((at, name, cpu), ((contract, verdict), rivals))| {
                 let cost = PreemptionCost {
                     each: overhead.per_preemption,
                     rivals,
                 };
-                let lost = verdict.loss.lost.unwrap_or(cost.least());
-                (cpu.budget().get() <= lost).then(|| Self {
+                let takes_all = verdict.loss.takes_all_of(contract, overhead);
+                takes_all.then(|| Self {
                     tenant: at,
                     text: format!(
                         "tenant.{name}.cpu.budget: found {}, all of which preemptions may take: no time \

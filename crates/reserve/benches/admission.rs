@@ -67,7 +67,7 @@ fn main() {
                 black_box(fits(&set, order));
             });
             let headroom_ms = milliseconds(|| {
-                black_box(headroom(&set, order, 0));
+                black_box(headroom(&set, order, OVERHEAD, 0, |_| true));
             });
             println!(
                 "{servers:>8} {:>5.1}% {:>9} {:>11} {:>18} {kept:>8} {admit_ms:>9.2} {fits_ms:>9.2} {headroom_ms:>9.1}",

@@ -49,6 +49,14 @@ pub struct Loss {
 pub(super) const DISPATCH_AND_STOP: u64 = 2;
 
 impl Loss {
+    /// Whether it may take all of the budget of a contract, which then promises nothing. Where nothing bounds the preemptions, only
+    /// what is lost without any is counted.
+    #[must_use]
+    pub fn takes_all_of(&self, contract: &Contract, overhead: Overhead) -> bool {
+        let least = overhead.per_preemption.saturating_mul(DISPATCH_AND_STOP);
+        contract.budget() <= self.lost.unwrap_or(least)
+    }
+
     /// The time that one preemption takes, if their number is bounded.
     pub(super) fn each(&self) -> Option<Nanos> {
         Some(self.lost? / self.preemptions?.saturating_add(DISPATCH_AND_STOP))
@@ -60,8 +68,7 @@ impl Overhead {
     /// background contract is appended if there is none. Without overhead, returns the contracts
     /// unchanged.
     ///
-    /// [`fits`](super::fits), [`headroom`](super::headroom) and [`shortfall`](super::shortfall)
-    /// expect these contracts; [`admit`](super::admit) computes them itself. For the former an appended contract is one
+    /// [`fits`](super::fits) expects these contracts; all else computes them itself. For it an appended contract is one
     /// of the set: it fits unless the steps and budgets of all add up to its period, which is the
     /// [longest](crate::PERIOD_MAX).
     #[must_use]

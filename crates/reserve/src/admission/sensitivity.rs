@@ -14,11 +14,16 @@
 //!   the server requests `k + 1` budgets; the rest of the right-hand side, `C`, then is at most
 //!   `b′ + kp − (k + 1)b′ = k(p − b′)`, and `x = b + kp < R′` solves it for `b`, since
 //!   `C + (k + 1)b ≤ k(p − b′) + (k + 1)b ≤ b + kp`.
+//!
+//! A reservation of which preemptions may take everything is not admitted either. What they take is not monotone, so a value
+//! that was found is an answer only if it leaves something to every server that it is to fit with: a longer period or a larger budget than
+//! what fits leaves no more, but for rounding, and a shorter region leaves less, except for none.
 
 use alloc::vec::Vec;
 
 use super::deadline::{LongerRegions, all_steps};
 use super::fits_with;
+use super::overhead::Overhead;
 use super::response_time::{Alone, MANY};
 use super::utilisation::Utilisation;
 use crate::config::Order;
@@ -55,7 +60,11 @@ pub struct Shortfall {
 /// Thousandths of a whole.
 const WHOLE: u64 = 1_000;
 
-/// The headroom of the server at `index`.
+/// The headroom of the server at `index`: within it [`admit`](super::admit) finds that all can be kept, `allowed` says that they
+/// may, and none is [useless](super::Loss::takes_all_of).
+///
+/// `allowed` is asked of all contracts, and must be monotone as the test is: what it allows, it allows with a smaller budget, a longer
+/// period, or a shorter region, too.
 ///
 /// Cost: some hundred times [`fits`](super::fits). (Under earliest deadline first, the shortest
 /// period of a server with a region may take as many more as there are periods.) A set that takes
@@ -65,30 +74,53 @@ const WHOLE: u64 = 1_000;
 ///
 /// There is no contract at `index`.
 #[must_use]
-pub fn headroom(contracts: &[Contract], order: Order, index: usize) -> Headroom {
-    let own = contracts[index];
+pub fn headroom(
+    contracts: &[Contract],
+    order: Order,
+    overhead: Overhead,
+    index: usize,
+    allowed: impl Fn(&[Contract]) -> bool,
+) -> Headroom {
+    let charged = overhead.charged(contracts);
+    let own = charged[index];
     let (budget, period, region) = (own.budget(), own.period(), own.nonpreemptive());
-    let mut set = Vec::from(contracts);
-    let mut fits = |budget, period, region| {
+    let with = |budget, period, region| {
+        let mut set = charged.clone();
         set[index] = changed(&own, budget, period, region);
-        fits_with(&set, order, MANY)
+        set
+    };
+    let fits = |budget, period, region| {
+        let set = with(budget, period, region);
+        fits_with(&set, order, MANY) && allowed(&set[..contracts.len()])
+    };
+    let promises = |budget, period, region| {
+        let set = with(budget, period, region);
+        let losses = overhead.losses(&set[..contracts.len()], order);
+        let mut servers = set.iter().zip(losses);
+        servers.all(|(server, loss)| server.is_background() || !loss.takes_all_of(server, overhead))
     };
     // Without a region the shortest period is searched for from the budget on; with one, from the
     // given bound on.
     let least = smallest(budget - 1, PERIOD_MAX, |period| fits(budget, period, 0));
     let shortest = least.and_then(|least| {
-        pieces(contracts, order, index, least)
+        pieces(&charged, order, index, least)
             .windows(2)
             .find_map(|ends| smallest(ends[0], ends[1], |period| fits(budget, period, region)))
     });
+    let most = largest(region.max(1), period, |budget| fits(budget, period, region));
+    let longest = largest(0, budget, |region| fits(budget, period, region));
+    let regions = longest.into_iter().chain(longest.map(|_| 0));
     Headroom {
-        budget: largest(region.max(1), period, |budget| fits(budget, period, region)),
-        period: shortest,
-        nonpreemptive: largest(0, budget, |region| fits(budget, period, region)),
+        budget: most.filter(|&budget| promises(budget, period, region)),
+        period: shortest.filter(|&period| promises(budget, period, region)),
+        nonpreemptive: regions
+            .into_iter()
+            .find(|&region| promises(budget, period, region)),
     }
 }
 
-/// The shortfall of the server at `index`, which may as well fit.
+/// The shortfall of the server at `index`, which may as well fit. With it the server itself can be kept, and is not
+/// [useless](super::Loss::takes_all_of).
 ///
 /// Cost: `n log n`, and some hundred searches for one response time.
 ///
@@ -96,10 +128,35 @@ pub fn headroom(contracts: &[Contract], order: Order, index: usize) -> Headroom 
 ///
 /// There is no contract at `index`.
 #[must_use]
-pub fn shortfall(contracts: &[Contract], order: Order, index: usize) -> Shortfall {
-    match order {
-        Order::FixedPriority => shortfall_of_priority(contracts, index),
-        Order::EarliestDeadline => shortfall_of_deadline(contracts, index),
+pub fn shortfall(
+    contracts: &[Contract],
+    order: Order,
+    overhead: Overhead,
+    index: usize,
+) -> Shortfall {
+    let charged = overhead.charged(contracts);
+    let found = match order {
+        Order::FixedPriority => shortfall_of_priority(&charged, index),
+        Order::EarliestDeadline => shortfall_of_deadline(&charged, index),
+    };
+    let own = contracts[index];
+    let promises = |budget: Nanos, period| {
+        let mut set = Vec::from(contracts);
+        set[index] = changed(&own, budget, period, own.nonpreemptive().min(budget));
+        let loss = overhead.losses(&set, order).swap_remove(index);
+        !loss.takes_all_of(&set[index], overhead)
+    };
+    // What others give up leaves as many preemptions as there are.
+    let as_it_is = promises(own.budget(), own.period());
+    Shortfall {
+        budget: found
+            .budget
+            .filter(|&budget| promises(budget, own.period())),
+        period: found
+            .period
+            .filter(|&period| promises(own.budget(), period)),
+        blocking: found.blocking.filter(|_| as_it_is),
+        others: found.others.filter(|_| as_it_is),
     }
 }
 
@@ -256,11 +313,15 @@ fn smallest(below: Nanos, most: Nanos, mut holds: impl FnMut(Nanos) -> bool) -> 
 #[cfg(test)]
 mod tests {
     use super::{changed, headroom, shortfall};
-    use crate::admission::fits;
+    use crate::admission::{Overhead, admit, fits};
     use crate::config::Order;
     use crate::contract::{Contract, Policy, Priority};
     use alloc::vec::Vec;
-    use proptest::prelude::{Just, Strategy, any, prop_assert_eq, prop_oneof, proptest};
+    use proptest::prelude::{
+        Just, Strategy, any, prop_assert, prop_assert_eq, prop_oneof, proptest,
+    };
+
+    const FREE: Overhead = Overhead { per_preemption: 0 };
 
     fn contract(budget: u64, period: u64, priority: u8) -> Contract {
         Contract::new(budget, period)
@@ -276,13 +337,13 @@ mod tests {
             contract(20, 40, 2),
             contract(10, 60, 1),
         ];
-        let missing = shortfall(&set, Order::FixedPriority, 2);
+        let missing = shortfall(&set, Order::FixedPriority, FREE, 2);
         assert_eq!(
             (missing.budget, missing.period, missing.blocking),
             (None, Some(80), None)
         );
         // Without the one in the middle there is room for 20 more, in budget or in blocking.
-        let missing = shortfall(&[set[0], set[2]], Order::FixedPriority, 1);
+        let missing = shortfall(&[set[0], set[2]], Order::FixedPriority, FREE, 1);
         assert_eq!((missing.budget, missing.blocking), (Some(40), Some(30)));
     }
 
@@ -291,13 +352,13 @@ mod tests {
         // Another server has all of the processor, and could keep seven tenths of it.
         let set = [contract(10_000, 10_000, 2), contract(3_000, 10_000, 1)];
         for order in [Order::FixedPriority, Order::EarliestDeadline] {
-            let missing = shortfall(&set, order, 1);
+            let missing = shortfall(&set, order, FREE, 1);
             assert_eq!((missing.budget, missing.period), (None, None));
             assert_eq!(missing.others, Some(700));
         }
         // It requests all of it: no share of the others is small enough.
         let set = [set[0], contract(10_000, 10_000, 1)];
-        assert_eq!(shortfall(&set, Order::FixedPriority, 1).others, None);
+        assert_eq!(shortfall(&set, Order::FixedPriority, FREE, 1).others, None);
     }
 
     fn sets() -> impl Strategy<Value = Vec<Contract>> {
@@ -332,7 +393,7 @@ mod tests {
                 set[0] = changed(&own, budget, period, region);
                 fits(&set, order)
             };
-            let room = headroom(&set, order, 0);
+            let room = headroom(&set, order, FREE, 0, |_| true);
             let budgets = region.max(1)..=period;
             prop_assert_eq!(room.budget, budgets.rev().find(|&b| with(b, period, region)));
             let regions = 0..=budget;
@@ -342,9 +403,46 @@ mod tests {
         }
 
         #[test]
+        fn advice_is_admitted_where_preemptions_cost_something_and_the_host_has_a_limit(
+            set in sets(),
+            order in orders(),
+            per_preemption in 0..4_u64,
+            most in 1..60_u64,
+        ) {
+            let overhead = Overhead { per_preemption };
+            let kept = |set: &[Contract], index: usize| {
+                let verdict = admit(set, order, overhead).servers[index];
+                verdict.schedulable() && !verdict.loss.takes_all_of(&set[index], overhead)
+            };
+            let allowed = |set: &[Contract]| set.iter().map(Contract::budget).sum::<u64>() <= most;
+            let all = |set: &[Contract]| {
+                admit(set, order, overhead).schedulable() && (0..set.len()).all(|at| kept(set, at)) && allowed(set)
+            };
+            let own = set[0];
+            let with = |budget: u64, period, region| {
+                let mut set = set.clone();
+                set[0] = changed(&own, budget, period, region);
+                set
+            };
+            let (budget, period, region) = (own.budget(), own.period(), own.nonpreemptive());
+            let room = headroom(&set, order, overhead, 0, allowed);
+            prop_assert!(room.budget.is_none_or(|budget| all(&with(budget, period, region))));
+            prop_assert!(room.period.is_none_or(|period| all(&with(budget, period, region))));
+            prop_assert!(room.nonpreemptive.is_none_or(|region| all(&with(budget, period, region))));
+            if all(&set) {
+                prop_assert!(room.budget >= Some(budget) || room.budget.is_none());
+                prop_assert!(room.nonpreemptive.is_some());
+            }
+            let missing = shortfall(&set, order, overhead, 0);
+            let fits = |budget: u64, period| kept(&with(budget, period, region.min(budget)), 0);
+            prop_assert!(missing.budget.is_none_or(|budget| fits(budget, period)));
+            prop_assert!(missing.period.is_none_or(|period| fits(budget, period)));
+        }
+
+        #[test]
         fn a_shortfall_made_good_is_one_less_that_does_not_fit(set in sets(), order in orders()) {
             let own = set[0];
-            let missing = shortfall(&set, order, 0);
+            let missing = shortfall(&set, order, FREE, 0);
             let fits_with = |budget, period| {
                 let mut set = set.clone();
                 let region = own.nonpreemptive().min(budget);
