@@ -27,6 +27,9 @@ pub enum StartError {
     /// A directory could not be opened.
     #[error("{0}")]
     Surroundings(String),
+    /// What it is given is longer, or more, than one step copies.
+    #[error("{0}")]
+    TooLong(String),
     /// The program asks for an interface with another type than the one offered.
     #[error("the program does not fit: {0}")]
     Program(String),
@@ -48,6 +51,7 @@ impl StartError {
             Self::Processor(_) | Self::Memory(_) | Self::Full(_) => true,
             Self::Lease { .. }
             | Self::Surroundings(_)
+            | Self::TooLong(_)
             | Self::Program(_)
             | Self::Killed
             | Self::Late(_)

@@ -79,13 +79,13 @@ impl Surroundings {
             ("names of the directories", names.sum(), self.dirs.len()),
         ] {
             if count > STRING_COUNT.size() {
-                return Err(StartError::Surroundings(format!(
+                return Err(StartError::TooLong(format!(
                     "{what}: {count} strings; allowed: at most {}",
                     STRING_COUNT.most
                 )));
             }
             if bytes > STRINGS.size() {
-                return Err(StartError::Surroundings(format!(
+                return Err(StartError::TooLong(format!(
                     "{what}: {bytes} bytes; allowed: at most {}",
                     STRINGS.most
                 )));
@@ -105,11 +105,13 @@ impl Surroundings {
         let mut strings = self.args.iter().chain(pairs).chain(names);
         match strings.find(|string| string.len() as u64 > most) {
             None => Ok(()),
-            Some(string) => Err(StartError::Surroundings(format!(
-                "an argument, variable or name of a directory has {} bytes; `reclaim.call_bytes` of a \
-                 component that pages allows {most}",
-                string.len()
-            ))),
+            Some(string) => Err(StartError::Lease {
+                reason: format!(
+                    "an argument, variable or name of a directory has {} bytes; `reclaim.call_bytes` of a \
+                     component that pages allows {most}",
+                    string.len()
+                ),
+            }),
         }
     }
 

@@ -17,6 +17,7 @@ use crate::useless::Useless;
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_cell::{Outlines, RealtimeLimit};
 use leasehold_lease::{Cpu, LeaseFile, Nanoseconds, Order, TenantSpec};
+use leasehold_reserve::Contract;
 use leasehold_reserve::admission::{
     Headroom, Overhead, Report, Shortfall, Verdict, headroom, shortfall,
 };

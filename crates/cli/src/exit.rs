@@ -23,6 +23,8 @@ of a command says when it returns these, and which others it has.";
 /// The failures of a command, with their exit codes (the numbers of `sysexits.h`).
 #[derive(Debug)]
 pub(crate) enum Failure {
+    /// What was asked on the command line cannot be.
+    Usage(String),
     /// The program is damaged or asks for what is not offered.
     Program(String),
     /// A file or directory is missing.
@@ -38,6 +40,7 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn code(&self) -> ExitCode {
         ExitCode::from(match self {
+            Failure::Usage(_) => 2,
             Failure::Program(_) => 65,
             Failure::Missing(_) => 66,
             Failure::Host(_) => 70,
@@ -69,6 +72,7 @@ impl Failure {
     pub(crate) fn at(self, place: &str) -> Self {
         let of = |message: String| format!("{place}: {message}");
         match self {
+            Self::Usage(message) => Self::Usage(of(message)),
             Self::Program(message) => Self::Program(of(message)),
             Self::Missing(message) => Self::Missing(of(message)),
             Self::Refused(message) => Self::Refused(of(message)),
@@ -81,7 +85,8 @@ impl Failure {
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Failure::Program(message)
+            Failure::Usage(message)
+            | Failure::Program(message)
             | Failure::Missing(message)
             | Failure::Refused(message)
             | Failure::Configuration(message) => f.write_str(message),

@@ -18,8 +18,7 @@ impl Invocation {
     /// # Errors
     /// When the program has no such function, or it does not take the arguments.
     pub(crate) fn of(text: &str, program: &Arc<Program>, args: &[String]) -> Result<Self, Failure> {
-        let refused =
-            |error: leasehold::Error| Failure::Configuration(format!("--invoke: {error}"));
+        let refused = |error: leasehold::Error| Failure::Usage(format!("--invoke: {error}"));
         let mut call = Call::parse(text).map_err(refused)?;
         if !call.has_arguments() {
             call = Call::of_words(call.function(), args).map_err(refused)?;
@@ -42,7 +41,7 @@ impl Invocation {
         call.map_err(|error| {
             let text = format!("--invoke: {error}");
             match error {
-                CallError::Arguments { .. } => Failure::Configuration(text),
+                CallError::Arguments { .. } => Failure::Usage(text),
                 _ => Failure::Refused(text),
             }
         })

@@ -597,6 +597,7 @@ pub(crate) fn failure(error: StartError) -> Failure {
             Failure::Refused(error.to_string())
         }
         StartError::Surroundings(message) => Failure::Missing(message),
+        StartError::TooLong(message) => Failure::Configuration(message),
         StartError::Program(_) => Failure::Program(error.to_string()),
         StartError::Killed | StartError::Late(_) | StartError::CellEnded => {
             Failure::Host(anyhow::Error::new(error))

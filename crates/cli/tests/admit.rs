@@ -290,8 +290,11 @@ fn headroom_is_as_far_as_the_set_still_fits() {
             };
             Leases::new(&schedulable().replace(written, &new))
         };
-        assert_eq!(with(value).json(&[])["schedulable"], true, "{key}");
-        assert_eq!(with(value + step).json(&[])["schedulable"], false, "{key}");
+        let fits = |value: i64| {
+            let json = with(value).json(&[]);
+            json["schedulable"] == true && json["host"].is_null()
+        };
+        assert!(fits(value) && !fits(value + step), "{key}");
     }
     let text = leases.admit(&["--headroom", "fast"]).stdout;
     let text = String::from_utf8(text).expect("text");
@@ -299,6 +302,50 @@ fn headroom_is_as_far_as_the_set_still_fits() {
         text.contains("fast, if nothing else changes: largest budget"),
         "{text}"
     );
+}
+
+#[test]
+fn headroom_is_admitted_on_this_host_and_promises_something() {
+    let cpu = |budget: u64, period: u64, more: &str| {
+        let cpu = format!("cpu = {{ budget = \"{budget}ns\", period = \"{period}ns\"{more} }}");
+        tenant("only", &cpu)
+    };
+    let is_kept = |lease: &str| {
+        let json = Leases::new(lease).json(&["--overhead", "40us"]);
+        json["schedulable"] == true && json["host"].is_null()
+    };
+    for (budget, period) in [(1_000_000, 10_000_000), (30_000_000, 100_000_000)] {
+        let leases = Leases::new(&cpu(budget, period, ""));
+        let room = &leases.json(&["--headroom", "only", "--overhead", "40us"])["headroom"];
+        let of = |key: &str| room[key].as_u64().expect("a value");
+        assert!(is_kept(&cpu(of("budget_ns"), period, "")));
+        assert!(!is_kept(&cpu(of("budget_ns") + 1, period, "")));
+        assert!(is_kept(&cpu(budget, of("period_ns"), "")));
+        assert!(!is_kept(&cpu(budget, of("period_ns") - 1, "")));
+        let region = format!(", nonpreemptive = \"{}ns\"", of("nonpreemptive_ns"));
+        assert!(is_kept(&cpu(budget, period, &region)));
+    }
+}
+
+#[test]
+fn what_would_fit_promises_something() {
+    // With a period that is long enough, preemptions may take all of its 80 us.
+    let lease = |cpu: &str| {
+        let big =
+            "cpu = { budget = \"5ms\", period = \"20ms\", priority = 9, nonpreemptive = \"5ms\" }";
+        [tenant("big", big), tenant("small", cpu)].concat()
+    };
+    let small = |budget: &str, region: &str| {
+        let cpu = format!(
+            "cpu = {{ budget = \"{budget}\", period = \"3ms\", priority = 1, nonpreemptive = \"{region}\" }}"
+        );
+        let json = Leases::new(&lease(&cpu)).json(&["--overhead", "40us"]);
+        json["would_fit"][0].clone()
+    };
+    assert_eq!(small("400us", "400us")["name"], "small");
+    assert!(small("400us", "400us")["period_ns"].is_u64());
+    assert_eq!(small("80us", "40us")["name"], "small");
+    assert!(small("80us", "40us")["period_ns"].is_null());
 }
 
 #[test]

@@ -87,14 +87,14 @@ fn a_call_that_cannot_be_made_is_refused_in_one_line() {
     ] {
         let output = run(PLUGIN, &["--invoke", call], &[]);
         let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(78), "{call}: {error}");
+        assert_eq!(output.status.code(), Some(2), "{call}: {error}");
         assert!(error.contains(word), "{call}: {error}");
         assert!(output.stdout.is_empty(), "{call}");
     }
     for number in ["3e400", "-3e400"] {
         let output = run(NUMBERS, &["--invoke", &format!("both({number})")], &[]);
         let error = String::from_utf8_lossy(&output.stderr);
-        assert_eq!(output.status.code(), Some(78), "{number}: {error}");
+        assert_eq!(output.status.code(), Some(2), "{number}: {error}");
         assert!(error.contains(&format!("found {number}")), "{error}");
     }
 }
@@ -112,6 +112,6 @@ fn a_case_that_the_type_does_not_have_is_a_wrong_argument_and_no_refusal_of_the_
     prints(CHOICE, &["--invoke", "choose(right)"], &[], "1\n");
     let output = run(CHOICE, &["--invoke", "choose(up)"], &[]);
     let error = String::from_utf8_lossy(&output.stderr);
-    assert_eq!(output.status.code(), Some(78), "{error}");
+    assert_eq!(output.status.code(), Some(2), "{error}");
     assert!(error.contains("choose"), "{error}");
 }

@@ -109,7 +109,7 @@ impl From<ProgramError> for Problem {
 impl From<&StartError> for Problem {
     fn from(error: &StartError) -> Self {
         let kind = match error {
-            StartError::Surroundings(_) => ErrorKind::BadLease,
+            StartError::Surroundings(_) | StartError::TooLong(_) => ErrorKind::BadLease,
             StartError::Program(_) => ErrorKind::BadProgram,
             StartError::Killed => ErrorKind::Conflict,
             StartError::CellEnded => ErrorKind::Internal,

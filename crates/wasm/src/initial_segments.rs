@@ -231,7 +231,7 @@ impl ActiveElements<'_> {
         Ok(bodies)
     }
 
-    /// Traps if they do not fit into the table.
+    /// Traps if they do not fit into the table, as an access behind its end.
     fn check(&self, wasm: &[u8], body: &mut Vec<u8>) {
         body.extend_from_slice(instructions(wasm, self.offset.clone()));
         for instruction in [
@@ -242,7 +242,9 @@ impl ActiveElements<'_> {
             Instruction::I64ExtendI32U,
             Instruction::I64GtU,
             Instruction::If(BlockType::Empty),
-            Instruction::Unreachable,
+            Instruction::TableSize(self.table),
+            Instruction::TableGet(self.table),
+            Instruction::Drop,
             Instruction::End,
         ] {
             instruction.encode(body);
