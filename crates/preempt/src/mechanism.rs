@@ -13,7 +13,8 @@ pub enum Mechanism {
     /// Requires x86-64 Linux and the known layout of the engine; otherwise epochs are used.
     #[default]
     Injected,
-    /// Guests check a counter at every loop back edge and function entry.
+    /// Guests check a counter at every loop back edge and function entry. One that leaves many frames, by returning or by an
+    /// exception, is neither preempted nor ended while it does.
     Epochs,
 }
 
@@ -44,7 +45,8 @@ impl Mechanism {
         {
             tracing::warn!(
                 reason,
-                "guests are preempted by epochs, which slows some of them down"
+                "guests are preempted by epochs, which slows some of them down, and not while they leave many frames: \
+                 then no bound holds"
             );
             return Mechanism::Epochs;
         }
