@@ -272,7 +272,8 @@ struct Reload {
 /// refused changes nothing.
 #[utoipa::path(post, path = "/v1/reload", params(Reload),
     responses((status = 200, body = Reloaded), (status = 400, body = ErrorBody), (status = 409, body = ErrorBody),
-        (status = 422, body = ErrorBody), (status = 503, body = ErrorBody)))]
+        (status = 422, body = ErrorBody), (status = 503, body = ErrorBody),
+        (status = 500, body = ErrorBody)))]
 async fn reload(
     State(api): State<Api>,
     Query(Reload { dry_run }): Query<Reload>,
@@ -413,5 +414,24 @@ mod tests {
             assert!(paths.contains_key(path), "{path} in {:?}", paths.keys());
         }
         assert!(text["components"]["schemas"]["Tenant"]["properties"]["end_bound"].is_object());
+    }
+
+    #[test]
+    fn every_change_says_that_it_may_have_been_made_and_not_saved() {
+        let text: serde_json::Value = serde_json::from_str(&openapi()).expect("JSON");
+        let paths = text["paths"].as_object().expect("paths");
+        let mut changes = 0;
+        for (path, methods) in paths
+            .iter()
+            .filter(|(path, _)| !path.starts_with("/v1/leases/"))
+        {
+            for method in ["put", "post", "delete"] {
+                if let Some(change) = methods.get(method) {
+                    assert!(change["responses"]["500"].is_object(), "{method} {path}");
+                    changes += 1;
+                }
+            }
+        }
+        assert!(changes >= 7, "{changes}");
     }
 }

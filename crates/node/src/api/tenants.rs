@@ -63,7 +63,8 @@ async fn one(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Te
 #[utoipa::path(put, path = "/v1/tenants/{name}", params(("name" = String, Path)),
     request_body(content = String, content_type = "application/toml"),
     responses((status = 200, body = Tenant), (status = 201, body = Tenant), (status = 400, body = ErrorBody),
-        (status = 409, body = ErrorBody), (status = 422, body = ErrorBody), (status = 503, body = ErrorBody)))]
+        (status = 409, body = ErrorBody), (status = 422, body = ErrorBody), (status = 503, body = ErrorBody),
+        (status = 500, body = ErrorBody)))]
 async fn put(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -94,7 +95,8 @@ async fn put(
 /// Kills a tenant and forgets it. 202 if there was one, 204 if not. A change that is about to bring the tenant does not:
 /// a PUT is refused with 409.
 #[utoipa::path(delete, path = "/v1/tenants/{name}", params(("name" = String, Path)),
-    responses((status = 202), (status = 204), (status = 503, body = ErrorBody)))]
+    responses((status = 202), (status = 204), (status = 503, body = ErrorBody),
+        (status = 500, body = ErrorBody)))]
 async fn delete(State(api): State<Api>, Path(name): Path<String>) -> Result<StatusCode, Problem> {
     let deleted = api
         .controller
@@ -117,7 +119,8 @@ struct Kill {
 /// Kills a tenant, and tells its end. It stays known, and is not started again. 409 if it has never run: one that a
 /// change is about to bring stays stopped.
 #[utoipa::path(post, path = "/v1/tenants/{name}/kill", params(("name" = String, Path), Kill),
-    responses((status = 200, body = End), (status = 202), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
+    responses((status = 200, body = End), (status = 202), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody),
+        (status = 500, body = ErrorBody)))]
 async fn kill(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -137,7 +140,8 @@ async fn kill(
 
 /// Starts a tenant again that was stopped or has ended.
 #[utoipa::path(post, path = "/v1/tenants/{name}/start", params(("name" = String, Path)),
-    responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 503, body = ErrorBody)))]
+    responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody), (status = 503, body = ErrorBody),
+        (status = 500, body = ErrorBody)))]
 async fn start(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<Tenant>, Problem> {
     let _place = api.long.take()?;
     let begun = api
@@ -149,7 +153,8 @@ async fn start(State(api): State<Api>, Path(name): Path<String>) -> Result<Json<
 
 /// Loads a tenant's program again, and starts a new one in its place. No request is lost.
 #[utoipa::path(post, path = "/v1/tenants/{name}/replace", params(("name" = String, Path)),
-    responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody), (status = 503, body = ErrorBody)))]
+    responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 422, body = ErrorBody), (status = 503, body = ErrorBody),
+        (status = 500, body = ErrorBody)))]
 async fn replace(
     State(api): State<Api>,
     Path(name): Path<String>,
@@ -172,7 +177,8 @@ struct Drain {
 /// Takes requests away from a tenant, and ends it when those under way are over. 409 if a change is about to bring it:
 /// it stays stopped.
 #[utoipa::path(post, path = "/v1/tenants/{name}/drain", params(("name" = String, Path), Drain),
-    responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody)))]
+    responses((status = 200, body = Tenant), (status = 404, body = ErrorBody), (status = 409, body = ErrorBody),
+        (status = 500, body = ErrorBody)))]
 async fn drain(
     State(api): State<Api>,
     Path(name): Path<String>,
