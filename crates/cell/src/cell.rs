@@ -210,7 +210,8 @@ impl Cell {
         let (place, placed) = channel();
         let (give_io, given_io) = channel();
         let ends_fit = Arc::new(AtomicBool::new(true));
-        let bounds = Arc::new(RowBounds::calibrated(&config.profile));
+        let bounds =
+            Arc::new(RowBounds::calibrated(&config.profile).preempted_by(engines.mechanism()));
         let prices = Arc::<PresentPrices>::default();
         let thread = {
             let (inbox, donation) = (inbox.clone(), donation.clone());

@@ -15,6 +15,7 @@ use crate::requests::trust;
 use crate::transit::{self, Transit};
 use crate::useless::Useless;
 use comfy_table::{CellAlignment, Table, presets};
+use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::{Outlines, RealtimeLimit};
 use leasehold_lease::{Cpu, LeaseFile, Nanoseconds, Order, TenantSpec};
 use leasehold_reserve::Contract;
@@ -100,7 +101,13 @@ pub(crate) fn main(arguments: &Arguments, profile: Option<&Path>) -> Result<Exit
     let overhead = HostTime::of_preemption(arguments.overhead, profile.as_ref());
     let fault = HostTime::of_fault(arguments.fault, profile.as_ref());
     let outlines = Arc::new(Outlines::default());
-    let steps = HostSteps::of(&file.tenants, fault, profile.as_ref(), &outlines);
+    let steps = HostSteps::of(
+        Mechanism::from_environment(),
+        &file.tenants,
+        fault,
+        profile.as_ref(),
+        &outlines,
+    );
     let set = Set::of(&file, (order, overhead), steps);
     let asked = match &arguments.headroom {
         Some(name) => Some((name.as_str(), set.place(name, &arguments.leases, &file)?)),

@@ -123,7 +123,13 @@ impl CellOptions {
         let (profile, path) = profile_or_calibrate(profile)?;
         let overhead = HostTime::of_preemption(self.overhead, Some(&profile));
         let fault = HostTime::of_fault(None, Some(&profile));
-        let mut steps = HostSteps::of(&file.tenants, fault, Some(&profile), &outlines);
+        let mut steps = HostSteps::of(
+            self.preempt.unwrap_or_default(),
+            &file.tenants,
+            fault,
+            Some(&profile),
+            &outlines,
+        );
         if self.backtraces {
             if let Some(reason) = steps.no_backtraces() {
                 let file = leases.display();
@@ -161,6 +167,7 @@ impl CellOptions {
             profile,
             overhead,
             backtraces: self.backtraces,
+            preemption: self.preempt.unwrap_or_default(),
             unadmitted: self.unadmitted,
             order: leases::order(file.order),
             memory: file.memory,

@@ -2,6 +2,7 @@
 
 use leasehold_cell::Outlines;
 use leasehold_cell::engine_config::BACKTRACE_NS;
+use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::profile::{ASSUMED_FAULT_NS, Latency, Profile, TransferCosts};
 use leasehold_cell::steps::{Reach, RowBounds, RowId};
 use leasehold_lease::{Nanoseconds, TenantSpec};
@@ -122,19 +123,20 @@ pub(crate) struct LongestStep {
 
 impl HostSteps {
     /// The longest steps of these tenants, as the profile has them: those that their programs reach.
-    /// Each program is looked at once; of one that cannot be read, any is assumed.
+    /// Each program is looked at once; of one that cannot be read, any is assumed. `preemption` is that of their cell.
     pub(crate) fn of(
+        preemption: Mechanism,
         tenants: &[TenantSpec],
         fault: HostTime,
         profile: Option<&Profile>,
         outlines: &Outlines,
     ) -> Self {
-        Self::raised_as(None, tenants, fault, profile, outlines)
+        Self::raised_as((preemption, None), tenants, fault, profile, outlines)
     }
 
     /// The same, with rows that are raised as those of a cell are.
     pub(crate) fn raised_as(
-        raised: Option<&RowBounds>,
+        (preemption, raised): (Mechanism, Option<&RowBounds>),
         tenants: &[TenantSpec],
         fault: HostTime,
         profile: Option<&Profile>,
@@ -142,7 +144,7 @@ impl HostSteps {
     ) -> Self {
         let mut profile = profile.cloned().unwrap_or_else(Profile::free);
         profile.transfer = Some(transfer(fault.time().get()));
-        let mut bounds = RowBounds::calibrated(&profile);
+        let mut bounds = RowBounds::calibrated(&profile).preempted_by(preemption);
         if let Some(raised) = raised {
             bounds = bounds.raised_as(raised);
         }
@@ -156,7 +158,12 @@ impl HostSteps {
             let program = (path, tenant.http.is_some());
             let (memory, reclaim) = (&tenant.lease.memory, &tenant.lease.reclaim);
             // Nothing else of a lease matters.
-            let key = (program, memory.paging.is_some(), reclaim.call_bytes);
+            let key = (
+                program,
+                memory.paging.is_some(),
+                memory.stack,
+                reclaim.call_bytes,
+            );
             let step = *known.entry(key).or_insert_with(|| {
                 let look = || outlines.reach(path, program.1);
                 let reach = reaches.entry(program).or_insert_with(look);

@@ -13,6 +13,7 @@ use crate::run::surroundings;
 use crate::stores::Stores;
 use crate::transit::{self, Transit};
 use leasehold_cell::memory::HeldMemory;
+use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::steps::RowBounds;
 use leasehold_cell::{Outlines, PresentPrices, Rehearsal, StartError};
@@ -34,6 +35,8 @@ pub(crate) struct Rules {
     pub(crate) profile: Profile,
     pub(crate) overhead: HostTime,
     pub(crate) backtraces: bool,
+    /// How the tenants of its cell are preempted.
+    pub(crate) preemption: Mechanism,
     pub(crate) unadmitted: bool,
     pub(crate) order: Order,
     /// What the lease file states that the cell holds of the host's memory.
@@ -65,7 +68,13 @@ impl Rules {
         let fault = HostTime::of_fault(None, Some(&self.profile));
         let profile = Some(&self.profile);
         let raised = self.raised.as_deref();
-        let steps = HostSteps::raised_as(raised, tenants, fault, profile, &self.outlines);
+        let steps = HostSteps::raised_as(
+            (self.preemption, raised),
+            tenants,
+            fault,
+            profile,
+            &self.outlines,
+        );
         match self.backtraces {
             true => steps.with_backtraces(),
             false => steps,

@@ -190,7 +190,11 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
         tenant.lease.reclaim.budget = leases::default_budget(&tenant.lease, &profile);
     }
     let code_cache = leasehold_cell::user_code_cache();
-    let (ends, backtraces) = ends(&tenant, &profile, &Outlines::here(code_cache.clone()))?;
+    let mechanism = arguments
+        .preempt
+        .unwrap_or_else(Mechanism::from_environment);
+    let outlines = Outlines::here(code_cache.clone());
+    let (ends, backtraces) = ends(&tenant, mechanism, &profile, &outlines)?;
     let bound = ends.bounds[0];
     let mut config = CellConfig::new(profile);
     config.code_cache = code_cache;
@@ -199,9 +203,7 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     config.memory = leases::held_memory(std::slice::from_ref(&tenant), of_cell.memory);
     config.code = of_cell.code.map(|code| code.get());
     config.ends = ends.reservation.or(config.ends);
-    if let Some(mechanism) = arguments.preempt {
-        config.preemption = mechanism;
-    }
+    config.preemption = mechanism;
     let confined = confinement::enter(
         arguments.confinement,
         &Needs {
@@ -339,13 +341,14 @@ fn wait(
 /// When its reservation promises nothing: then neither a start nor an end would come.
 fn ends(
     tenant: &TenantSpec,
+    mechanism: Mechanism,
     profile: &Profile,
     outlines: &Outlines,
 ) -> Result<(Ends, bool), Failure> {
     let preemption = HostTime::of_preemption(None, Some(profile));
     let fault = HostTime::of_fault(None, Some(profile));
     let tenants = std::slice::from_ref(tenant);
-    let steps = HostSteps::of(tenants, fault, Some(profile), outlines);
+    let steps = HostSteps::of(mechanism, tenants, fault, Some(profile), outlines);
     if steps.no_backtraces().is_none()
         && let Ok(ends) = ends_with(tenant, &steps.clone().with_backtraces(), preemption)
         && ends.bounds.iter().all(|bound| bound.returned_ns.is_some())

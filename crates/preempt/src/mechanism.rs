@@ -45,8 +45,8 @@ impl Mechanism {
         {
             tracing::warn!(
                 reason,
-                "guests are preempted by epochs, which slows some of them down, and not while they leave many frames: \
-                 then no bound holds"
+                "guests are preempted by epochs, which slows some of them down, and not while they leave the frames of \
+                 their stacks: bounds are longer"
             );
             return Mechanism::Epochs;
         }

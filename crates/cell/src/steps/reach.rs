@@ -40,6 +40,8 @@ fn is_of_requests(id: RowId) -> bool {
 
 /// The row of making a program's instances.
 const INSTANTIATE: RowId = step!("engine", "instantiate");
+/// Leaving the frames of a stack.
+const TRAP: RowId = step!("engine", "trap");
 
 /// The rows that a program can reach.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -289,7 +291,8 @@ impl Reach {
 
     /// The longest step of a tenant with this lease on this host, and its time, ns: the longest of the
     /// rows, and of lifting in proportion if the lease lets a call have more bytes than the cap. If the
-    /// lease pages, a step takes a fault for each page that it visits besides.
+    /// lease pages, a step takes a fault for each page that it visits besides. Where guests are preempted by epochs, the
+    /// frames of a whole stack may be left in a step.
     pub fn longest_under(&self, bounds: &RowBounds, lease: &Lease) -> (RowId, u64) {
         let pages = lease.memory.paging.is_some();
         let bytes = call_bytes(lease, self.is_of_component());
@@ -298,9 +301,10 @@ impl Reach {
                 LIFT | CALL => bytes.div_ceil(caps::CALL.most).max(1),
                 _ => 1,
             };
-            let beyond_ns = match row == INSTANTIATE {
-                true => self.making_ns,
-                false => 0,
+            let beyond_ns = match row {
+                INSTANTIATE => self.making_ns,
+                TRAP => bounds.leaving_ns(lease.memory.stack.get()),
+                _ => 0,
             };
             let faults_ns = match pages {
                 true => visited(row.row(), bytes).saturating_mul(bounds.fault_ns()),

@@ -3,6 +3,7 @@
 use crate::admission::{Admission, Scheduling};
 use crate::leases;
 use crate::overhead::{HostSteps, HostTime};
+use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::profile::Profile;
 use leasehold_cell::{Lease, Outlines};
 use leasehold_lease::{Order, TenantSpec};
@@ -29,7 +30,13 @@ impl SoleAdmission {
             ..tenant.clone()
         }];
         let fault = HostTime::of_fault(None, Some(&self.profile));
-        let steps = HostSteps::of(&tenants, fault, Some(&self.profile), &Outlines::default());
+        let steps = HostSteps::of(
+            Mechanism::from_environment(),
+            &tenants,
+            fault,
+            Some(&self.profile),
+            &Outlines::default(),
+        );
         let scheduling = Scheduling {
             // What a file without a `cell` table has.
             order: leases::order(Order::default()),
