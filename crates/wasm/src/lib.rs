@@ -21,7 +21,7 @@
 //! | concept | file |
 //! |---|---|
 //! | a program that was checked and compiled | [`compiled`]; forms and entries of its code: [`code`] |
-//! | counting before anything else | [`load_limits`]; the largest program, and caps on single steps: [`limits`] |
+//! | counting before anything else | [`load_limits`]; what functions are made of: `instructions`; all but functions: `declared`; the largest program, and caps on single steps: [`limits`] |
 //! | sizes of component types, each counted as often as it is referred to | `type_sizes` |
 //! | what is not offered | `refused`; what is: [`features`]; the refusal as an error: [`error`] |
 //! | what instantiating a program takes | [`inventory`] |
