@@ -118,7 +118,8 @@ impl<P: Payer, F: Future> Future for Metered<P, F> {
         let this = self.project();
         let waker = this.waker.polled(context.waker());
         let payer = &**this.payer;
-        if waits(payer, this.place, context) || makes_room(payer, context) {
+        // In this order: one that makes room when its turn has come keeps its turn.
+        if makes_room(payer, context) || waits(payer, this.place, context) {
             return Poll::Pending;
         }
         this.payer.begin();
