@@ -167,7 +167,7 @@ impl CellOptions {
             profile,
             overhead,
             backtraces: self.backtraces,
-            preemption: self.preempt.unwrap_or_default(),
+            mechanism: self.preempt.unwrap_or_default(),
             unadmitted: self.unadmitted,
             order: leases::order(file.order),
             memory: file.memory,

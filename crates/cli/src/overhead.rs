@@ -123,20 +123,20 @@ pub(crate) struct LongestStep {
 
 impl HostSteps {
     /// The longest steps of these tenants, as the profile has them: those that their programs reach.
-    /// Each program is looked at once; of one that cannot be read, any is assumed. `preemption` is that of their cell.
+    /// Each program is looked at once; of one that cannot be read, any is assumed. `mechanism` is that of their cell.
     pub(crate) fn of(
-        preemption: Mechanism,
+        mechanism: Mechanism,
         tenants: &[TenantSpec],
         fault: HostTime,
         profile: Option<&Profile>,
         outlines: &Outlines,
     ) -> Self {
-        Self::raised_as((preemption, None), tenants, fault, profile, outlines)
+        Self::raised_as((mechanism, None), tenants, fault, profile, outlines)
     }
 
     /// The same, with rows that are raised as those of a cell are.
     pub(crate) fn raised_as(
-        (preemption, raised): (Mechanism, Option<&RowBounds>),
+        (mechanism, raised): (Mechanism, Option<&RowBounds>),
         tenants: &[TenantSpec],
         fault: HostTime,
         profile: Option<&Profile>,
@@ -144,7 +144,7 @@ impl HostSteps {
     ) -> Self {
         let mut profile = profile.cloned().unwrap_or_else(Profile::free);
         profile.transfer = Some(transfer(fault.time().get()));
-        let mut bounds = RowBounds::calibrated(&profile).preempted_by(preemption);
+        let mut bounds = RowBounds::calibrated(&profile).preempted_by(mechanism);
         if let Some(raised) = raised {
             bounds = bounds.raised_as(raised);
         }

@@ -36,7 +36,7 @@ pub(crate) struct Rules {
     pub(crate) overhead: HostTime,
     pub(crate) backtraces: bool,
     /// How the tenants of its cell are preempted.
-    pub(crate) preemption: Mechanism,
+    pub(crate) mechanism: Mechanism,
     pub(crate) unadmitted: bool,
     pub(crate) order: Order,
     /// What the lease file states that the cell holds of the host's memory.
@@ -69,7 +69,7 @@ impl Rules {
         let profile = Some(&self.profile);
         let raised = self.raised.as_deref();
         let steps = HostSteps::raised_as(
-            (self.preemption, raised),
+            (self.mechanism, raised),
             tenants,
             fault,
             profile,

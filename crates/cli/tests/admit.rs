@@ -328,6 +328,32 @@ fn headroom_is_admitted_on_this_host_and_promises_something() {
 }
 
 #[test]
+fn with_epochs_the_frames_of_a_stack_are_a_step_of_their_tenant() {
+    let deep = tenant("deep", "memory = { stack = \"64MiB\" }");
+    let fast = "cpu = { budget = \"1ms\", period = \"5ms\", priority = 9 }";
+    let leases = Leases::new(&[tenant("fast", fast), deep].concat());
+    let admitted = |mechanism: &str| {
+        let output = Command::new(env!("CARGO_BIN_EXE_leasehold"))
+            .current_dir(leases.directory.path())
+            .args(["admit", "leases.toml", "--json", "--overhead", "10us"])
+            .env("LEASEHOLD_PREEMPT", mechanism)
+            .env(
+                "LEASEHOLD_PROFILE",
+                leases.directory.path().join("none.json"),
+            )
+            .output()
+            .expect("runs");
+        serde_json::from_slice::<Value>(&output.stdout).expect("JSON")
+    };
+    let step_ns = |json: &Value| json["tenants"][1]["step"]["longest_ns"].as_u64();
+    let (injected, epochs) = (admitted("injected"), admitted("epochs"));
+    assert_eq!(injected["schedulable"], true);
+    assert!(step_ns(&injected) < Some(5_000_000), "{injected}");
+    assert_eq!(epochs["schedulable"], false);
+    assert!(step_ns(&epochs) > Some(180_000_000), "{epochs}");
+}
+
+#[test]
 fn what_would_fit_promises_something() {
     // With a period that is long enough, preemptions may take all of its 80 us.
     let lease = |cpu: &str| {

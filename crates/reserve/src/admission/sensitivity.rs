@@ -16,8 +16,8 @@
 //!   `C + (k + 1)b ≤ k(p − b′) + (k + 1)b ≤ b + kp`.
 //!
 //! A reservation of which preemptions may take everything is not admitted either. What they take is not monotone, so a value
-//! that was found is an answer only if it leaves something to every server that it is to fit with: a longer period or a larger budget than
-//! what fits leaves no more, but for rounding, and a shorter region leaves less, except for none.
+//! that was found is an answer only if it leaves something to every server that it is to fit with. But for rounding, no more is left of a
+//! smaller budget than the largest that fits, or in a longer period than the shortest; and less with a shorter region, except for none.
 
 use alloc::vec::Vec;
 
@@ -109,13 +109,13 @@ pub fn headroom(
     });
     let most = largest(region.max(1), period, |budget| fits(budget, period, region));
     let longest = largest(0, budget, |region| fits(budget, period, region));
-    let regions = longest.into_iter().chain(longest.map(|_| 0));
     Headroom {
         budget: most.filter(|&budget| promises(budget, period, region)),
         period: shortest.filter(|&period| promises(budget, period, region)),
-        nonpreemptive: regions
-            .into_iter()
-            .find(|&region| promises(budget, period, region)),
+        nonpreemptive: longest.and_then(|longest| {
+            let mut regions = [longest, 0].into_iter();
+            regions.find(|&region| promises(budget, period, region))
+        }),
     }
 }
 
