@@ -11,7 +11,7 @@ use leasehold_cell::{
     RehearsedStart, StartError, StartRequest, Surroundings, TenantHandle, WhenRealtime,
 };
 use leasehold_door::Call;
-use leasehold_door::faults::{Gate, Plan, arm, disarm, met, spare, spare_none};
+use leasehold_door::faults::{Gate, Plan, arm, arm_this_thread, disarm, met, spare, spare_none};
 use leasehold_lease::SharedPages;
 use leasehold_reclaim::Backing as _;
 use rustix::io::Errno;
@@ -606,7 +606,7 @@ fn a_range_that_could_not_be_unmapped_is_empty_and_unmapped_later() {
     let start = backing.reserve(BYTES).expect("addresses");
     // SAFETY: the range is this test's, writable, and its last byte is within.
     unsafe { start.as_ptr().add(BYTES - 1).write(7) };
-    arm(Plan {
+    arm_this_thread(Plan {
         after: 0,
         failures: u64::MAX,
         errno: Errno::NOMEM.raw_os_error(),
@@ -617,7 +617,7 @@ fn a_range_that_could_not_be_unmapped_is_empty_and_unmapped_later() {
     assert_eq!(disarm(), 1);
     // SAFETY: it is still mapped, and nothing else has it.
     assert_eq!(unsafe { start.as_ptr().add(BYTES - 1).read() }, 0);
-    arm(Plan {
+    arm_this_thread(Plan {
         after: u64::MAX,
         failures: 0,
         errno: 0,

@@ -19,6 +19,8 @@ static ERRNO: AtomicI32 = AtomicI32::new(0);
 static KINDS: AtomicU64 = AtomicU64::new(u64::MAX);
 /// The kind of the first call that was to fail, from 1 on.
 static MET: AtomicU64 = AtomicU64::new(0);
+/// The thread whose calls alone count; [`NONE`]: those of all.
+static CALLER: AtomicU64 = AtomicU64::new(NONE);
 /// Tenants whose calls pass uncounted: those with a number below it.
 static SPARED: AtomicU64 = AtomicU64::new(0);
 
@@ -28,6 +30,8 @@ static LATEST: AtomicU64 = AtomicU64::new(0);
 thread_local! {
     /// On whose behalf this thread works.
     static TENANT: Cell<u64> = const { Cell::new(NONE) };
+    /// A number that no other thread has; [`NONE`] until it is asked for.
+    static THREAD: Cell<u64> = const { Cell::new(NONE) };
 }
 
 /// Which calls fail. A plan is of the whole process.
@@ -45,7 +49,21 @@ pub struct Plan {
 
 /// Makes calls fail from now on.
 pub fn arm(plan: Plan) {
+    arm_for(NONE, plan);
+}
+
+/// Makes calls of this thread fail from now on; those of all others pass uncounted.
+pub fn arm_this_thread(plan: Plan) {
+    static THREADS: AtomicU64 = AtomicU64::new(0);
+    if THREAD.get() == NONE {
+        THREAD.set(THREADS.fetch_add(1, SeqCst));
+    }
+    arm_for(THREAD.get(), plan);
+}
+
+fn arm_for(caller: u64, plan: Plan) {
     disarm();
+    CALLER.store(caller, SeqCst);
     ERRNO.store(plan.errno, SeqCst);
     KINDS.store(plan.only.map_or(u64::MAX, bit), SeqCst);
     TO.store(plan.after.saturating_add(plan.failures), SeqCst);
@@ -97,6 +115,7 @@ pub fn disarm() -> u64 {
     FROM.store(NONE, SeqCst);
     TO.store(NONE, SeqCst);
     KINDS.store(u64::MAX, SeqCst);
+    CALLER.store(NONE, SeqCst);
     MET.store(0, SeqCst);
     PASSED.swap(0, SeqCst)
 }
@@ -127,7 +146,7 @@ fn bit(call: Call) -> u64 {
 /// The error of the plan.
 pub fn pass(call: Call) -> Result<(), Errno> {
     wait_at_gate(call);
-    if KINDS.load(SeqCst) & bit(call) == 0 || is_spared() {
+    if KINDS.load(SeqCst) & bit(call) == 0 || is_of_another_thread() || is_spared() {
         return Ok(());
     }
     let number = PASSED.fetch_add(1, SeqCst);
@@ -136,6 +155,12 @@ pub fn pass(call: Call) -> Result<(), Errno> {
         return Err(Errno::from_raw_os_error(ERRNO.load(SeqCst)));
     }
     Ok(())
+}
+
+fn is_of_another_thread() -> bool {
+    let caller = CALLER.load(SeqCst);
+    // A thread that ends may have no number any more.
+    caller != NONE && THREAD.try_with(Cell::get) != Ok(caller)
 }
 
 fn is_spared() -> bool {
@@ -168,11 +193,13 @@ const _: () = assert!(Call::ALL.len() <= 64, "a bit for each kind");
 
 #[cfg(test)]
 mod tests {
-    use super::{Call, Plan, arm, disarm, met, on_behalf_of, pass, spare, spare_none};
+    use super::{
+        Call, Plan, arm, arm_this_thread, disarm, met, on_behalf_of, pass, spare, spare_none,
+    };
     use rustix::io::Errno;
 
     #[test]
-    fn calls_for_a_spared_tenant_pass_uncounted_and_those_of_others_fail_in_turn() {
+    fn calls_for_a_spared_tenant_or_of_another_thread_pass_uncounted_and_others_fail_in_turn() {
         let plan = |only| Plan {
             after: 1,
             failures: 2,
@@ -193,6 +220,11 @@ mod tests {
         assert!([(); 9].iter().all(|()| pass(Call::Map).is_ok()));
         assert_eq!(disarm(), 0);
         spare_none();
+        arm_this_thread(plan(None));
+        let elsewhere = std::thread::spawn(|| [(); 9].map(|()| pass(Call::Map)));
+        assert_eq!(elsewhere.join().expect("a thread"), [Ok(()); 9]);
+        assert_eq!((pass(Call::Map), pass(Call::Map)), (Ok(()), Err(Errno::IO)));
+        assert_eq!(disarm(), 2);
         assert!(Call::ALL.iter().all(|call| !call.errnos().is_empty()));
     }
 }
