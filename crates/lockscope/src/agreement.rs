@@ -42,6 +42,8 @@ pub struct Pair {
     pub measured: f64,
     /// The smallest and the largest of the blocks.
     pub range: (f64, f64),
+    /// By every second block and by the others: two measurements of the same, if there are two blocks.
+    pub halves: Option<(f64, f64)>,
 }
 
 impl Pair {
@@ -56,15 +58,20 @@ impl Pair {
         exposures
             .map(|(index, exposure)| {
                 let longer = |block: &Block| block.together_ms[index] / block.apart_ms[index] - 1.0;
-                let mut blocks: Vec<_> = measured.blocks.iter().map(longer).collect();
-                blocks.sort_by(f64::total_cmp);
+                let blocks: Vec<_> = measured.blocks.iter().map(longer).collect();
+                let every_second = |first| blocks.iter().skip(first).step_by(2).copied().collect();
+                let halves =
+                    (blocks.len() > 1).then(|| (middle(every_second(0)), middle(every_second(1))));
+                let least = blocks.iter().copied().fold(f64::INFINITY, f64::min);
+                let most = blocks.iter().copied().fold(f64::NEG_INFINITY, f64::max);
                 Self {
                     name: measured.name.clone(),
                     platform: measured.platform.clone(),
                     of: exposure.of.clone(),
                     predicted: exposure.together - 1.0,
-                    measured: blocks[blocks.len() / 2],
-                    range: (blocks[0], blocks[blocks.len() - 1]),
+                    measured: middle(blocks),
+                    range: (least, most),
+                    halves,
                 }
             })
             .collect()
@@ -76,6 +83,11 @@ impl Pair {
         self.measured > noise && self.range.0 > 0.0
     }
 
+    /// Whether every block of one of the two lost more than every block of the other one.
+    fn is_apart_from(&self, other: &Self) -> bool {
+        self.range.0 > other.range.1 || other.range.0 > self.range.1
+    }
+
     /// How many times too large or too small the predicted slowdown is, of those measured above noise.
     fn factor(&self) -> f64 {
         let ratio = self.predicted.max(1e-9) / self.measured;
@@ -83,13 +95,29 @@ impl Pair {
     }
 }
 
+/// The median of some numbers: of an even number of them the upper one.
+fn middle(mut numbers: Vec<f64>) -> f64 {
+    numbers.sort_by(f64::total_cmp);
+    numbers[numbers.len() / 2]
+}
+
 /// How well predictions agree with measurements.
+///
+/// What loses next to nothing is ordered by chance, also by another measurement of the same. So [`tau_again`](Self::tau_again) stands beside [`tau`](Self::tau), and
+/// [`tau_apart`](Self::tau_apart) is of what the measurement itself tells apart.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Agreement {
     /// How many directions of pairs.
     pub pairs: usize,
     /// Kendall's tau-b: 1 if what is predicted to lose more always does, 0 if prediction says nothing.
     pub tau: f64,
+    /// Kendall's tau-b of a half of the measurement with the other half, if all pairs have two.
+    pub tau_again: Option<f64>,
+    /// How many combinations of two directions the measurement tells apart: every block of one lost more than every block of the
+    /// other one.
+    pub apart: usize,
+    /// Kendall's tau-b of these combinations.
+    pub tau_apart: f64,
     /// How many of them were measured to lose more than the noise.
     pub above_noise: usize,
     /// Of these, Kendall's tau-b.
@@ -102,47 +130,83 @@ impl Agreement {
     /// Of `pairs`; `noise` is what a workload may be measured to lose that loses nothing.
     #[must_use]
     pub fn of(pairs: &[Pair], noise: f64) -> Self {
-        let values = |pair: &Pair| (pair.predicted, pair.measured);
-        let all: Vec<_> = pairs.iter().map(values).collect();
+        let values = |pair: &&Pair| (pair.predicted, pair.measured);
+        let all: Vec<_> = pairs.iter().collect();
         let above: Vec<_> = pairs.iter().filter(|pair| pair.is_above(noise)).collect();
         let mut factors: Vec<_> = above.iter().map(|pair| pair.factor()).collect();
         factors.sort_by(f64::total_cmp);
-        let values: Vec<_> = above.iter().map(|pair| values(pair)).collect();
+        let halves: Option<Vec<_>> = pairs.iter().map(|pair| pair.halves).collect();
+        let apart = Order::of(&all, values, |one, two| one.is_apart_from(two));
         Self {
             pairs: pairs.len(),
-            tau: kendall(&all),
+            tau: Order::of(&all, values, |_, _| true).tau(),
+            tau_again: halves.map(|halves| Order::of(&halves, |&both| both, |_, _| true).tau()),
+            apart: apart.combinations(),
+            tau_apart: apart.tau(),
             above_noise: above.len(),
-            tau_above_noise: kendall(&values),
+            tau_above_noise: Order::of(&above, values, |_, _| true).tau(),
             median_factor: factors.get(factors.len() / 2).copied(),
         }
     }
 }
 
-/// Kendall's tau-b, which counts ties of one side as neither agreement nor disagreement. O(n²).
-fn kendall(values: &[(f64, f64)]) -> f64 {
-    let (mut agree, mut disagree, mut tied_one, mut tied_two) = (0.0, 0.0, 0.0, 0.0);
-    for (at, one) in values.iter().enumerate() {
-        for two in &values[at + 1..] {
-            match (one.0 == two.0, one.1 == two.1) {
-                (true, true) => {}
-                (true, false) => tied_one += 1.0,
-                (false, true) => tied_two += 1.0,
-                (false, false) if (one.0 > two.0) == (one.1 > two.1) => agree += 1.0,
-                (false, false) => disagree += 1.0,
+/// How two numbers of each item order them, by combinations of two items.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+struct Order {
+    agree: usize,
+    disagree: usize,
+    /// The first, or the second, number alone is the same.
+    tied: [usize; 2],
+    /// Both are.
+    same: usize,
+}
+
+impl Order {
+    /// Of the combinations that are `compared`. O(n²).
+    fn of<T>(
+        items: &[T],
+        values: impl Fn(&T) -> (f64, f64),
+        compared: impl Fn(&T, &T) -> bool,
+    ) -> Self {
+        let mut order = Self::default();
+        for (at, item) in items.iter().enumerate() {
+            for other in items[at + 1..].iter().filter(|other| compared(item, other)) {
+                let (one, two) = (values(item), values(other));
+                let counted = match (one.0 == two.0, one.1 == two.1) {
+                    (true, true) => &mut order.same,
+                    (true, false) => &mut order.tied[0],
+                    (false, true) => &mut order.tied[1],
+                    (false, false) if (one.0 > two.0) == (one.1 > two.1) => &mut order.agree,
+                    (false, false) => &mut order.disagree,
+                };
+                *counted += 1;
             }
         }
+        order
     }
-    let untied: f64 = agree + disagree;
-    let scale = ((untied + tied_one) * (untied + tied_two)).sqrt();
-    match scale > 0.0 {
-        true => (agree - disagree) / scale,
-        false => 0.0,
+
+    fn combinations(&self) -> usize {
+        self.agree + self.disagree + self.tied[0] + self.tied[1] + self.same
+    }
+
+    /// Kendall's tau-b, which counts ties of one side as neither agreement nor disagreement.
+    fn tau(&self) -> f64 {
+        let untied = self.agree + self.disagree;
+        let scale = ((untied + self.tied[0]) as f64 * (untied + self.tied[1]) as f64).sqrt();
+        match scale > 0.0 {
+            true => (self.agree as f64 - self.disagree as f64) / scale,
+            false => 0.0,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use super::{Agreement, Order, Pair};
+
+    fn kendall(values: &[(f64, f64)]) -> f64 {
+        Order::of(values, |&both| both, |_, _| true).tau()
+    }
 
     #[test]
     fn tau_is_one_for_the_same_order_and_minus_one_for_the_reverse() {
@@ -169,7 +233,32 @@ mod tests {
             predicted,
             measured,
             range: (measured, measured),
+            halves: Some((measured, measured)),
         }
+    }
+
+    #[test]
+    fn what_the_measurement_does_not_tell_apart_is_left_out_of_what_it_does() {
+        let spread = |predicted, measured: f64, half: f64| Pair {
+            range: (measured - half, measured + half),
+            halves: Some((measured - half, measured + half)),
+            ..pair(predicted, measured)
+        };
+        // The first two are in the wrong order, by less than their blocks differ.
+        let pairs = [
+            spread(0.2, 0.10, 0.02),
+            spread(0.1, 0.11, 0.02),
+            spread(0.9, 0.80, 0.05),
+        ];
+        let agreement = Agreement::of(&pairs, 0.05);
+        assert!((agreement.tau - 1.0 / 3.0).abs() < 1e-12);
+        assert_eq!((agreement.apart, agreement.tau_apart), (2, 1.0));
+        assert_eq!(agreement.tau_again, Some(1.0));
+        let once = Pair {
+            halves: None,
+            ..pairs[0].clone()
+        };
+        assert_eq!(Agreement::of(&[once], 0.05).tau_again, None);
     }
 
     #[test]

@@ -222,14 +222,18 @@ pub(crate) fn pair_table(pairs: &[Pair]) -> String {
 
 /// How well they agree, as a line.
 pub(crate) fn agreement_line(name: &str, agreement: &Agreement) -> String {
-    let factor = agreement.median_factor;
+    let number = |number: Option<f64>| number.map_or_else(none, |number| format!("{number:.2}"));
     format!(
-        "{name}: {} directions of pairs, Kendall's tau {:.2}; above noise {}, of these tau {:.2}, median factor {}\n",
+        "{name}: {} directions of pairs, Kendall's tau {:.2}, of one half of the measurement with the other {}; \
+         of {} combinations that it tells apart, tau {:.2}; above noise {}, of these tau {:.2}, median factor {}\n",
         agreement.pairs,
         agreement.tau,
+        number(agreement.tau_again),
+        agreement.apart,
+        agreement.tau_apart,
         agreement.above_noise,
         agreement.tau_above_noise,
-        factor.map_or_else(none, |factor| format!("{factor:.2}")),
+        number(agreement.median_factor),
     )
 }
 
