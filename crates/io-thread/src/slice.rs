@@ -188,7 +188,6 @@ mod tests {
     use std::time::Instant;
     use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _, ReadBuf};
 
-    /// Pays nothing.
     /// Runs the tasks of a connection on this thread.
     #[derive(Clone, Copy)]
     struct LocalExecutor;
