@@ -3,10 +3,12 @@
 mod common;
 
 use common::{Started, begin, cell, lease, start, until};
+use leasehold_cell::preempt::Mechanism;
 use leasehold_cell::{
     Cell, CellConfig, Destination, Exit, Lease, Order, Output, ProcessorState, Shielding,
     StartError, Supply,
 };
+use leasehold_lease::ByteSize;
 use std::io::Write;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -418,6 +420,30 @@ fn by_deadlines_tenants_that_spin_get_their_budgets_in_every_period_and_no_more(
     no_more_than_3_of_15_ms(&supply(&tenant), began);
     assert_eq!(tenant.kill().exit, Exit::Killed);
     assert_eq!(other.kill().exit, Exit::Killed);
+}
+
+#[test]
+fn a_cell_with_epochs_admits_with_the_time_in_which_the_frames_of_a_stack_are_left() {
+    let deep = || {
+        let mut lease = background();
+        lease.memory.stack = ByteSize::new(64 << 20).expect("in range");
+        lease
+    };
+    for (mechanism, is_admitted) in [(Mechanism::Injected, true), (Mechanism::Epochs, false)] {
+        let mut config = CellConfig::new(common::profile());
+        config.preemption = mechanism;
+        let cell = Cell::start(config).expect("a cell");
+        let fast = spin(&cell, reserved("budget=1ms,period=5ms,priority=9"));
+        let deep = common::try_start(&cell, "spin.wasm", deep());
+        match is_admitted {
+            true => drop(deep.expect("a deep stack is no step")),
+            false => assert!(
+                matches!(deep, Err(leasehold_cell::StartError::Processor(_))),
+                "{mechanism:?}"
+            ),
+        }
+        assert_eq!(fast.kill().exit, Exit::Killed);
+    }
 }
 
 #[test]

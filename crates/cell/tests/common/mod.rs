@@ -163,7 +163,7 @@ pub(crate) fn try_start(cell: &Cell, name: &str, lease: Lease) -> Result<Started
 }
 
 fn request(cell: &Cell, name: &str, args: &[&str], lease: Lease) -> (StartRequest, Capture) {
-    let program = cell.load(&guest(name)).expect("a guest loads");
+    let program = cell.load_for(&guest(name), &lease).expect("a guest loads");
     captured(program, name, args, lease)
 }
 
