@@ -24,7 +24,11 @@ APPLICATIONS = {
     "training": ("review_analysis", "prepare_training"),
     "serving": ("review_analysis", "prepare_serving"),
     "data-caching": ("data_caching", "prepare"),
+    "cnn": ("image_classification", "prepare"),
+    "rnn": ("word_generation", "prepare"),
     "video-transcode": ("video_transcode", "prepare"),
+    "graph-analytics": ("graph_analytics", "prepare"),
+    "fio": ("file_io", "prepare"),
 }
 
 
