@@ -10,7 +10,7 @@ CHECKED := $(foreach crate,$(filter-out --package,$(PURE)),$(foreach key,debug-a
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold --package leasehold-slots --package leasehold-wasm --package leasehold-preempt --package leasehold-cell --package leasehold-node --package leasehold-attack --package leasehold-study --package leasehold-cli
 
-.PHONY: page package bare docs help check-docs check-structure check clippy built-program built-tests built-engine lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference pairs overhead clean
+.PHONY: page package bare docs help check-docs check-structure check clippy built-program built-tests built-engine lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference separations pairs overhead clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -155,6 +155,10 @@ applications: setup ## the same of applications, such as image processing and me
 interference: setup ## LockScope's figures 4 and 5 in the lab (as root): a worker beside thrashers
 	@$(LOCKSCOPE_LAB)
 	@lab/interference
+
+separations: setup ## whether what LockScope advises comes true, in the lab (as root): cgroups and file systems of their own
+	@$(LOCKSCOPE_LAB)
+	@lab/separations
 
 pairs: setup ## whether LockScope's score comes true (as root): what pairs of workloads lose to each other, here
 	@scripts/setup bpf && guests/build --only workload && cargo build --release $(TRACER) --bins --examples

@@ -28,6 +28,7 @@
 //! | static analysis: the object and the field that a lock is | `analyze`, `place`; the analyzer is the crate `leasehold-locksite` |
 //! | counts and rates, by object and subsystem | `report`; as a picture: `stacked_bars`; its letters and colours: `style` |
 //! | platforms of workloads, and their comparison | `platform`, `compare` |
+//! | what would separate two workloads | `separation`; a trace as if they were separated so: `replay` |
 //! | a worker beside thrashers | `command/interfere` (of the program) |
 //! | the metric of isolation | `score` |
 //! | two workloads that slow each other | `together` |
@@ -76,9 +77,11 @@ mod place;
 pub mod platform;
 #[cfg(feature = "tracer")]
 mod primitive;
+mod replay;
 mod report;
 mod scatter;
 mod score;
+mod separation;
 mod sharing;
 mod stacked_bars;
 mod style;
@@ -92,9 +95,11 @@ pub use analyze::{AnalyzeError, analyze};
 pub use compare::{Cell, Comparison, Spread};
 pub use format::{Malformed, TraceError, VERSION};
 pub use place::{Object, Place};
+pub use replay::{Cheapest, Replay};
 pub use report::{Mapped, ObjectRow, Report, Total, WorkloadRow};
 pub use scatter::{Scatter, ScatterPoint};
 pub use score::{Exposure, MOST, MOVE_NS, Score};
+pub use separation::Separation;
 pub use sharing::{Acquisitions, Kind, Lock, Usage, locks};
 pub use stacked_bars::{Bar, StackedBars};
 pub use trace::{

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 
 use serde::Serialize;
 
+use crate::replay::{Cheapest, Replay};
+use crate::score::Score;
+use crate::separation::Separation;
 use crate::sharing::{Kind, Lock, Usage, locks};
 use crate::trace::{Class, Losses, Mode, Trace};
 
@@ -36,6 +39,10 @@ pub struct Report {
     pub objects: Vec<ObjectRow>,
     /// By directory of the kernel's source: what is shared.
     pub subsystems: BTreeMap<String, Total>,
+    /// What would separate the workloads, the cheapest first.
+    pub replays: Vec<Replay>,
+    /// The cheapest of these that takes half of what is lost away.
+    pub cheapest: Option<Cheapest>,
     /// How much of it is mapped to an object and a field, or a variable.
     pub mapped: Mapped,
     /// What was not seen or not kept.
@@ -91,6 +98,8 @@ pub struct ObjectRow {
     pub subsystem: String,
     /// What sharing one means.
     pub kind: Kind,
+    /// What each workload needs for itself so that it shares none of them.
+    pub separation: Separation,
     /// The shared ones.
     pub shared: Total,
     /// The private ones.
@@ -138,6 +147,8 @@ impl Report {
             let subsystem = subsystems.entry(lock.subsystem.clone()).or_default();
             subsystem.add_lock(lock, seconds);
         }
+        let replays = Replay::all(trace);
+        let cheapest = Replay::cheapest(&replays, Score::of(trace).score);
         let successive = locks
             .iter()
             .filter(|lock| !lock.shared && lock.by.len() > 1);
@@ -154,6 +165,8 @@ impl Report {
             successive: successive.count() as u64,
             objects: objects(&locks, seconds),
             subsystems,
+            cheapest,
+            replays,
             mapped: mapped(trace, &locks),
             losses: trace.losses,
         }
@@ -204,10 +217,13 @@ fn objects(locks: &[Lock], seconds: f64) -> Vec<ObjectRow> {
                 class: lock.class,
                 subsystem: lock.subsystem.clone(),
                 kind: lock.kind,
+                separation: lock.separation,
                 shared: Total::default(),
                 private: Total::default(),
             });
         let part = if lock.shared {
+            let others = (row.shared.locks > 0).then_some(row.separation);
+            row.separation = lock.separation.max(others.unwrap_or(lock.separation));
             &mut row.shared
         } else {
             &mut row.private

@@ -127,18 +127,23 @@ impl Score {
             .into_iter()
             .filter(|lock| lock.shared)
             .collect();
+        Self::of_locks(trace, &locks)
+    }
+
+    /// The score of `trace` if its workloads shared these `locks` of it, and no others.
+    pub(crate) fn of_locks(trace: &Trace, locks: &[Lock]) -> Self {
         let move_ns = trace.move_ns.map_or(MOVE_NS, |ns| ns as f64);
         let sides: Vec<_> = (0u8..=u8::MAX)
             .zip(&trace.workloads)
-            .map(|(id, workload)| Side::of(id, workload, &locks, trace))
+            .map(|(id, workload)| Side::of(id, workload, locks, trace))
             .collect();
         let mut exposures = Vec::new();
         let mut worst = Vec::new();
         let mut most = 0.0;
         for of in &sides {
             for to in sides.iter().filter(|to| to.id != of.id) {
-                let costs = costs(&locks, of, to, move_ns);
-                let back = self::costs(&locks, to, of, move_ns);
+                let costs = costs(locks, of, to, move_ns);
+                let back = self::costs(locks, to, of, move_ns);
                 let [slow, _] = together(&loss(&costs), &loss(&back));
                 let exposure = Exposure {
                     together: slow,

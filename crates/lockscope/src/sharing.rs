@@ -9,6 +9,7 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 
 use crate::place::Object;
+use crate::separation::Separation;
 use crate::trace::{Access, Class, Trace, Use};
 
 /// How workloads come to share a lock (LockScope §3, table 2).
@@ -42,6 +43,8 @@ pub struct Lock {
     pub subsystem: String,
     /// What sharing it means.
     pub kind: Kind,
+    /// What each workload needs for itself so that it is not shared.
+    pub separation: Separation,
     /// How each workload used it, in their order; those that did not are absent.
     pub by: BTreeMap<u8, Usage>,
     /// Whether two workloads used it in the same part of the recording.
@@ -162,6 +165,7 @@ fn lock(trace: &Trace, uses: &[&Use]) -> Lock {
         generation: first.generation,
         class: primitive(first).class,
         kind: kind(trace, first.lock, &name, object),
+        separation: separation(trace, uses, object),
         subsystem: subsystem(trace, uses),
         name,
         named,
@@ -216,6 +220,20 @@ fn kind(trace: &Trace, lock: u64, name: &str, object: Option<&Object>) -> Kind {
         _ if trace.is_variable(lock) => Kind::Global,
         _ => Kind::Object,
     }
+}
+
+fn separation(trace: &Trace, uses: &[&Use], object: Option<&Object>) -> Separation {
+    let Some(object) = object else {
+        return Separation::Kernel;
+    };
+    let most = uses.iter().max_by_key(|used| used.acquired);
+    let stack = most.and_then(|used| trace.stacks.get(used.stack?.0 as usize));
+    let chain = stack.map_or(&[][..], |stack| &stack.0);
+    let names = chain.iter().map(|&address| trace.symbol(address));
+    Separation::of(
+        object,
+        names.map(|symbol| symbol.map_or("", |symbol| &symbol.name)),
+    )
 }
 
 fn subsystem(trace: &Trace, uses: &[&Use]) -> String {

@@ -2,7 +2,7 @@
 
 use leasehold_lockscope::{
     Access, Class, Comparison, Kernel, Kind, Losses, MOST, Mode, Object, Place, PlaceId, Primitive,
-    PrimitiveId, Report, Score, Symbol, Trace, Use, Workload, WorkloadId, locks,
+    PrimitiveId, Report, Score, Separation, Symbol, Trace, Use, Workload, WorkloadId, locks,
 };
 use proptest::prelude::{Strategy, any, prop_assert, proptest};
 
@@ -238,6 +238,76 @@ fn the_score_counts_nines_of_the_time_that_is_lost() {
 }
 
 #[test]
+fn the_cheapest_separation_is_one_that_takes_half_of_the_loss_away() {
+    // The journal is a file system's, the list of tasks the kernel's: nine tenths of what is lost, and one tenth.
+    let of = |journal: u64, tasks: u64| {
+        let journal = |workload| Use {
+            place: Some(PlaceId(0)),
+            ..used(JOURNAL, workload, journal)
+        };
+        let tasks = |workload| used(TASKLIST, workload, tasks);
+        Report::of(&trace(vec![journal(0), journal(1), tasks(0), tasks(1)]))
+    };
+    let report = of(90_000, 10_000);
+    let separations: Vec<_> = report.replays.iter().map(|one| one.separation).collect();
+    assert_eq!(separations, [Separation::FileSystem, Separation::Kernel]);
+    let [own_files, own_kernel] = report.replays[..] else {
+        panic!("two");
+    };
+    assert_eq!((own_files.locks, own_files.per_second), (1, 180_000.0));
+    let tasks_only = Score::of(&trace(vec![
+        used(TASKLIST, 0, 10_000),
+        used(TASKLIST, 1, 10_000),
+    ]));
+    assert!(
+        (own_files.score - tasks_only.score).abs() < 0.1,
+        "{own_files:?}"
+    );
+    assert_eq!((own_kernel.score, own_kernel.with_cheaper), (MOST, MOST));
+    assert_eq!(
+        report.cheapest.map(|one| one.separation),
+        Some(Separation::FileSystem)
+    );
+    // The other way round a file system of its own is not worth it.
+    let report = of(10_000, 90_000);
+    assert_eq!(
+        report.cheapest.map(|one| one.separation),
+        Some(Separation::Kernel)
+    );
+    let nothing = Report::of(&trace(vec![used(JOURNAL, 0, 1)]));
+    assert!(nothing.replays.is_empty() && nothing.cheapest.is_none());
+}
+
+#[test]
+fn two_separations_are_advised_where_neither_is_enough() {
+    let mut trace = trace(Vec::new());
+    trace.places.push(Place {
+        object: Object::Member {
+            structure: "lruvec".into(),
+            field: "lru_lock".into(),
+            offset: None,
+        },
+        ..trace.places[0].clone()
+    });
+    let third = trace.places.len() as u32 - 1;
+    for workload in [0, 1] {
+        for (lock, place) in [(JOURNAL, 0), (BUCKET, third)] {
+            trace.uses.push(Use {
+                place: Some(PlaceId(place)),
+                ..used(lock, workload, 40_000)
+            });
+        }
+        trace.uses.push(used(TASKLIST, workload, 20_000));
+    }
+    let report = Report::of(&trace);
+    let cheapest = report.cheapest.expect("one is enough");
+    assert_eq!(
+        (cheapest.separation, cheapest.with_cheaper),
+        (Separation::FileSystem, true)
+    );
+}
+
+#[test]
 fn a_workload_that_the_tracer_held_up_does_its_work_sooner_without_it() {
     let uses = vec![used(JOURNAL, 0, 10_000), used(JOURNAL, 1, 100_000)];
     let alone = |own_ns| {
@@ -364,6 +434,17 @@ proptest! {
             after[at].wait_ns *= by;
         }
         prop_assert!(Score::of(&trace(after)).score <= Score::of(&trace(before)).score + 1e-12);
+    }
+
+    #[test]
+    fn having_more_for_itself_never_lowers_the_score(uses in uses()) {
+        let trace = trace(uses);
+        let mut before = Score::of(&trace).score;
+        for replay in Report::of(&trace).replays {
+            prop_assert!(replay.with_cheaper >= before - 1e-12);
+            prop_assert!(replay.with_cheaper >= replay.score - 1e-12);
+            before = replay.with_cheaper;
+        }
     }
 
     #[test]

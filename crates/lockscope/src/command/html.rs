@@ -4,7 +4,9 @@ use std::fmt::{Display, Write};
 
 use leasehold_lockscope::{Kind, Mode, Report, Score, StackedBars, Total};
 
-use crate::command::render::{held, losses, none, rate, share, time};
+use crate::command::render::{
+    REPLAYS, cheapest, held, losses, none, rate, replay_row, share, time,
+};
 
 const STYLE: &str = "\
 body{font:15px/1.45 system-ui,sans-serif;max-width:70rem;margin:2rem auto;padding:0 1rem;\
@@ -116,15 +118,33 @@ fn section(out: &mut String, report: &Report, score: &Score) {
                 rate(row.shared.per_second),
                 rate(row.shared.contended_per_second),
                 held(&row.shared),
-                remedy(row.kind).into(),
+                row.separation.to_string(),
             ],
         );
     }
+    out.push_str("</table>\n");
+    replays(out, report);
     let mapped = report.mapped.acquisitions.map_or_else(none, share);
     let _ = writeln!(
         out,
-        "</table>\n<p class=\"note\">Mapped to an object and field: {mapped} of acquisitions. {}</p>",
+        "<p class=\"note\">Mapped to an object and field: {mapped} of acquisitions. {}</p>",
         Escaped(losses(&report.losses))
+    );
+}
+
+fn replays(out: &mut String, report: &Report) {
+    if report.replays.is_empty() {
+        return;
+    }
+    out.push_str("<h3>What would separate them</h3>\n");
+    head(out, &REPLAYS);
+    for replay in &report.replays {
+        cells(out, &replay_row(replay));
+    }
+    let _ = writeln!(
+        out,
+        "</table>\n<p>{}</p>",
+        Escaped(cheapest(report.cheapest))
     );
 }
 
@@ -133,15 +153,6 @@ fn name_of(kind: Kind) -> &'static str {
         Kind::Global => "global",
         Kind::Object => "shared object",
         Kind::Incidental => "incidental",
-    }
-}
-
-/// What keeps two workloads from meeting in a lock of this kind.
-fn remedy(kind: Kind) -> &'static str {
-    match kind {
-        Kind::Global => "a kernel of its own",
-        Kind::Object => "an object of its own: memory group, file system, namespace",
-        Kind::Incidental => "more buckets, or luck",
     }
 }
 

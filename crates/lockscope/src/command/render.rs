@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use comfy_table::{CellAlignment, Table, presets};
 use leasehold_lockscope::{
-    Agreement, Cell, Comparison, Losses, Mode, Pair, Report, Score, Spread, Total,
+    Agreement, Cell, Cheapest, Comparison, Losses, Mode, Pair, Replay, Report, Score, Spread, Total,
 };
 
 /// Rows of the table of objects.
@@ -124,6 +124,15 @@ pub(crate) fn report_text(report: &Report) -> String {
     }
     line(table.to_string());
     line(String::new());
+    if !report.replays.is_empty() {
+        let mut table = new_table(&REPLAYS);
+        for replay in &report.replays {
+            table.add_row(replay_row(replay));
+        }
+        line(table.to_string());
+        line(cheapest(report.cheapest));
+        line(String::new());
+    }
     line(format!(
         "mapped to an object and field: {} of acquisitions, {} of call sites",
         report.mapped.acquisitions.map_or_else(none, share),
@@ -131,6 +140,36 @@ pub(crate) fn report_text(report: &Report) -> String {
     ));
     line(losses(&report.losses));
     out
+}
+
+/// The columns of a table of replays.
+pub(crate) const REPLAYS: [&str; 5] = [
+    "if each had",
+    "locks no longer shared",
+    "per s",
+    "score",
+    "with all cheaper",
+];
+
+/// What a separation would do.
+pub(crate) fn replay_row(replay: &Replay) -> [String; 5] {
+    [
+        replay.separation.to_string(),
+        replay.locks.to_string(),
+        rate(replay.per_second),
+        format!("{:.2}", replay.score),
+        format!("{:.2}", replay.with_cheaper),
+    ]
+}
+
+/// Which separation to take.
+pub(crate) fn cheapest(cheapest: Option<Cheapest>) -> String {
+    let name = match cheapest {
+        None => "none of these".into(),
+        Some(one) if one.with_cheaper => format!("{}, with everything cheaper", one.separation),
+        Some(one) => one.separation.to_string(),
+    };
+    format!("cheapest that takes half of what they lose to each other away: {name}")
 }
 
 /// What was lost, in one line; also when that is nothing.
