@@ -4,6 +4,7 @@ use crate::access::{Outcome, Record};
 use crate::listening::{Log, Phase, Served};
 use crate::payer::LocalExecutor;
 use crate::place::{Place, Taken};
+use crate::quiet::Rest;
 use crate::service;
 use crate::site::Site;
 use crate::socket::Socket;
@@ -33,7 +34,7 @@ use tokio::sync::{Notify, watch};
 /// How long after its deadline a request may still be under way, because its client does not read:
 /// the connection is then closed.
 const OVERDUE: Duration = Duration::from_millis(500);
-/// How long a connection without a request stays open when the front drains: for a request that was
+/// How long a connection without a request stays open when the front drains, or it is to give way: for a request that was
 /// on its way, and for the goodbye of HTTP/2.
 const GOODBYE: Duration = Duration::from_millis(250);
 /// Requests at a time on one connection of HTTP/2.
@@ -60,7 +61,7 @@ pub(crate) struct Connection {
     is_http2: Cell<bool>,
     /// The body of a response may end where the connection does (RFC 9112 §6.3).
     ends_with_bodies: Cell<bool>,
-    /// Since then the front drains.
+    /// Since then the front drains, or the connection gives way.
     drains_since: Cell<Option<Instant>>,
     /// What was not sent is not to be sent any more.
     is_given_up: Cell<bool>,
@@ -68,10 +69,12 @@ pub(crate) struct Connection {
     hang_up: Arc<Notify>,
     /// The requests that are under way, and their deadlines.
     requests: RefCell<BTreeMap<u64, Option<Instant>>>,
+    /// It is quiet while there are none.
+    rest: Rc<Rest>,
 }
 
 impl Connection {
-    fn new(remote: SocketAddr, served: &Served) -> Rc<Self> {
+    fn new(remote: SocketAddr, served: &Served, rest: Rc<Rest>) -> Rc<Self> {
         Rc::new(Self {
             remote,
             header_timeout: served.header_timeout(),
@@ -85,6 +88,7 @@ impl Connection {
             is_given_up: Cell::new(false),
             hang_up: Arc::default(),
             requests: RefCell::default(),
+            rest,
         })
     }
 
@@ -134,6 +138,7 @@ impl Connection {
         self.is_http2.set(version == Version::HTTP_2);
         self.ends_with_bodies.set(version < Version::HTTP_11);
         self.requests.borrow_mut().insert(id, None);
+        self.rest.end();
     }
 
     fn end(&self, id: u64) {
@@ -142,6 +147,7 @@ impl Connection {
         if requests.is_empty() {
             self.quiet_since.set(Instant::now());
             self.bytes_since.set(None);
+            self.rest.begin();
         }
     }
 }
@@ -282,10 +288,10 @@ pub(crate) async fn serve(
     remote: SocketAddr,
     served: Rc<Served>,
     phase: watch::Receiver<Phase>,
-    _admitted: Admitted,
+    admitted: Admitted,
 ) {
     let _ = stream.set_nodelay(true);
-    let connection = Connection::new(remote, &served);
+    let connection = Connection::new(remote, &served, admitted.rest().clone());
     let socket = Socket::new(stream);
     let closed = socket.closed();
     let stream = Observed {
@@ -308,6 +314,7 @@ pub(crate) async fn serve(
             _ => served.tally().handshake_failed(),
         },
         _ = ending.wait_for(|phase| *phase != Phase::Serving) => {}
+        () = admitted.rest().comes() => {}
     }
 }
 
@@ -329,6 +336,8 @@ async fn speak<S>(
     let mut timer = pin!(tokio::time::sleep_until(armed.into()));
     let hang_up = connection.hang_up().clone();
     let mut hung_up = pin!(hang_up.notified());
+    let rest = connection.rest.clone();
+    let mut gives_way = pin!(rest.comes());
     let (mut closed, mut is_closed) = (pin!(closed), false);
     let mut drains = false;
     loop {
@@ -347,6 +356,13 @@ async fn speak<S>(
             if hung_up.as_mut().poll(context).is_ready() {
                 connection.is_given_up.set(true);
                 return Poll::Ready(Step::Over);
+            }
+            while gives_way.as_mut().poll(context).is_ready() {
+                // Unless a request has come meanwhile.
+                if connection.requests.borrow().is_empty() {
+                    return Poll::Ready(Step::GiveWay);
+                }
+                gives_way.set(rest.comes());
             }
             let deadline = connection.deadline();
             if let Some(earlier) = deadline.filter(|deadline| *deadline < armed) {
@@ -371,25 +387,27 @@ async fn speak<S>(
         drop(changed);
         match stepped {
             Step::Over => return,
+            Step::GiveWay => gives_way.set(rest.comes()),
             Step::Phase => match *phase.borrow_and_update() {
-                Phase::Held | Phase::Serving => {}
-                Phase::Draining if drains => {}
-                Phase::Draining => {
-                    drains = true;
-                    connection.drains_since.set(Some(Instant::now()));
-                    http.as_mut().graceful_shutdown();
-                }
+                Phase::Held | Phase::Serving => continue,
+                Phase::Draining => {}
                 Phase::Ended => {
                     connection.give_up();
                     return;
                 }
             },
         }
+        if !drains {
+            drains = true;
+            connection.drains_since.set(Some(Instant::now()));
+            http.as_mut().graceful_shutdown();
+        }
     }
 }
 
 enum Step {
     Over,
+    GiveWay,
     Phase,
 }
 

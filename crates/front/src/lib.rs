@@ -16,7 +16,7 @@
 //! |---|---|
 //! | the I/O thread, its start and its end | `front`; why it cannot start: `error` |
 //! | listeners and their sockets | `listening`; certificates: `tls` |
-//! | connections: one and its socket, the limits on them, their counts | `connection`, `socket`, `sources`, `tally` |
+//! | connections: one and its socket, the limits on them, their counts, and which give way | `connection`, `socket`, `sources`, `tally`, `quiet` |
 //! | a request, from its head to the head of its response | `service`; the head as it crosses: `request` |
 //! | the tenant of a request | `routes`, `site` |
 //! | responses: a guest's head or the front's own answer; the body | `reply`, `body` |
@@ -37,6 +37,7 @@ mod latency;
 mod listening;
 mod payer;
 mod place;
+mod quiet;
 mod reply;
 mod request;
 mod routes;

@@ -1,5 +1,6 @@
 //! Connections, counted for a listener and for each source.
 
+use crate::quiet::{Quiet, Rest};
 use crate::tally::Refusal;
 use leasehold_io_thread::Share;
 use std::cell::RefCell;
@@ -40,36 +41,46 @@ struct Counts {
 /// The connections of one listener.
 pub(crate) struct Sources {
     counts: RefCell<Counts>,
+    quiet: Rc<Quiet>,
     most: u32,
     most_per_source: u32,
 }
+
+/// Of the places of a listener, the part that is kept for new connections while others are quiet.
+const KEPT: u32 = 16;
 
 impl Sources {
     pub(crate) fn new(most: u32, most_per_source: u32) -> Rc<Self> {
         Rc::new(Self {
             counts: RefCell::default(),
+            quiet: Rc::default(),
             most,
             most_per_source,
         })
     }
 
-    /// A place for a connection of this address, if there is one.
+    /// A place for a connection of this address, if there is one. While few are left, a quiet connection is told to
+    /// give way.
     pub(crate) fn admit(self: &Rc<Self>, address: IpAddr) -> Result<Admitted, Refusal> {
         let source = source(address);
         let mut counts = self.counts.borrow_mut();
+        let of_source = counts.sources.get(&source);
+        if of_source.is_some_and(|source| source.connections >= self.most_per_source) {
+            return Err(Refusal::Source);
+        }
+        if counts.all + self.most / KEPT >= self.most {
+            self.quiet.give_way();
+        }
         if counts.all >= self.most {
             return Err(Refusal::Listener);
         }
         let of_source = counts.sources.entry(source).or_insert_with(Source::new);
-        // An entry that is full is not empty: none is left behind here.
-        if of_source.connections >= self.most_per_source {
-            return Err(Refusal::Source);
-        }
         of_source.connections += 1;
         let share = of_source.share.clone();
         counts.all += 1;
         Ok(Admitted {
             share,
+            rest: Rest::new(self.quiet.clone(), source),
             sources: self.clone(),
             source,
         })
@@ -81,9 +92,15 @@ pub(crate) struct Admitted {
     sources: Rc<Sources>,
     source: u128,
     share: Rc<Share>,
+    rest: Rc<Rest>,
 }
 
 impl Admitted {
+    /// Whether the connection is quiet, which it is at first.
+    pub(crate) const fn rest(&self) -> &Rc<Rest> {
+        &self.rest
+    }
+
     /// The share of the I/O thread that the connections of its source have before they have a
     /// tenant.
     pub(crate) const fn share(&self) -> &Rc<Share> {
@@ -93,6 +110,7 @@ impl Admitted {
 
 impl Drop for Admitted {
     fn drop(&mut self) {
+        self.rest.over();
         let mut counts = self.sources.counts.borrow_mut();
         counts.all -= 1;
         if let Some(of_source) = counts.sources.get_mut(&self.source) {

@@ -4,6 +4,7 @@ mod support;
 
 use leasehold_front::{Outcome, Sampling};
 use std::io::{Read, Write};
+use std::net::Ipv4Addr;
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -549,6 +550,52 @@ fn one_source_has_no_more_connections_than_it_may() {
         },
         "the place is free again",
     );
+}
+
+#[test]
+fn clients_that_hold_all_connections_without_a_request_do_not_keep_others_out() {
+    let node = Node::start(&lease(
+        "connections = 64\nper_source = 32\nheader_timeout = \"60s\"\nidle_timeout = \"60s\"",
+        "",
+    ));
+    let connections = || node.front.as_ref().expect("a front").connections()[0];
+    let hold = |last: u8| {
+        let mut client = Client::from(Ipv4Addr::new(127, 0, 0, last), node.address());
+        // One has had an answer, and the next one has not begun to ask.
+        if last.is_multiple_of(2) {
+            client.send("GET /nothing HTTP/1.1\r\nHost: other.example\r\n\r\n");
+        }
+        client
+    };
+    let held: Vec<_> = (2..6)
+        .flat_map(|last| std::iter::repeat_with(move || last).take(32))
+        .map(hold)
+        .collect();
+    wait_for(
+        || {
+            let counted = connections();
+            counted.admitted + counted.refused_by_listener == held.len() as u64
+        },
+        "all have come",
+    );
+    let mut kept = None;
+    wait_for(
+        || {
+            let mut client = node.connect();
+            let asked = client
+                .0
+                .write_all(b"GET /hello HTTP/1.1\r\nHost: shop.example\r\n\r\n");
+            let answered = asked.is_ok() && client.response().is_some();
+            kept = answered.then_some(client);
+            answered
+        },
+        "a place is free for another source",
+    );
+    // It has one quiet connection, and they have many: that of others goes first.
+    let more: Vec<_> = (2..6).map(hold).collect();
+    let mut kept = kept.expect("answered");
+    assert_eq!(kept.get("/hello").status, 200);
+    drop((held, more));
 }
 
 #[test]

@@ -6,7 +6,7 @@ use leasehold_exchange::{Failure, Fields, GuestHalf, Lane, Read, ResponseHead};
 use leasehold_front::{Front, Options, Outcome, Record, Sampling, Site, Sockets};
 use leasehold_lease::LeaseFile;
 use std::io::{Read as _, Write as _};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -361,6 +361,21 @@ pub(crate) struct Client(pub(crate) TcpStream);
 impl Client {
     pub(crate) fn connect(address: SocketAddr) -> Self {
         let stream = TcpStream::connect(address).expect("connected");
+        stream.set_read_timeout(Some(SOON)).expect("a limit");
+        Self(stream)
+    }
+
+    /// From another address of the loopback network.
+    pub(crate) fn from(source: Ipv4Addr, address: SocketAddr) -> Self {
+        let socket = rustix::net::socket(
+            rustix::net::AddressFamily::INET,
+            rustix::net::SocketType::STREAM,
+            None,
+        );
+        let socket = socket.expect("a socket");
+        rustix::net::bind(&socket, &SocketAddr::from((source, 0))).expect("an address");
+        rustix::net::connect(&socket, &address).expect("connected");
+        let stream = TcpStream::from(socket);
         stream.set_read_timeout(Some(SOON)).expect("a limit");
         Self(stream)
     }
