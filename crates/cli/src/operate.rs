@@ -7,6 +7,7 @@ use crate::exit::Failure;
 use crate::output::{plain, say, tell};
 use crate::report::nanos;
 use crate::up::table::{Column, lines};
+use leasehold_cell::escaped_json;
 use leasehold_lease::{Nanoseconds, TenantSpec};
 use leasehold_node::view::{
     End, ErrorKind, Event, ExitKind, LogLine, LogStream, Reloaded, Snapshot, State, Tenant, Tenants,
@@ -56,11 +57,16 @@ impl Node {
     fn told<T: serde::de::DeserializeOwned>(&self, method: &str, path: &str) -> Result<T, Failure> {
         let (_, text) = self.client()?.send(method, path, None).map_err(failed)?;
         if self.json {
-            tell!("{text}");
+            tell_json(&text);
         }
         let strange = |error: serde_json::Error| Failure::Host(error.into());
         serde_json::from_str(&text).map_err(strange)
     }
+}
+
+/// Prints JSON of a node, in one line, which may have text of guests: without what a terminal would obey.
+fn tell_json(json: &str) {
+    tell!("{}", escaped_json(json.trim_end()));
 }
 
 fn failed(error: ClientError) -> Failure {
@@ -375,7 +381,7 @@ impl LogsOf {
                     LogStream::Stderr => say!("{}", guest_line(&read)),
                     LogStream::Host => say!("leasehold: {}", plain(&read.line)),
                 },
-                _ => tell!("{line}"),
+                _ => tell_json(&line),
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -421,7 +427,7 @@ impl EventsOf {
             };
             match serde_json::from_str::<Event>(data) {
                 Ok(event) if !self.node.json => tell!("{}", said(&event)),
-                _ => tell!("{data}"),
+                _ => tell_json(data),
             }
         }
         Ok(ExitCode::SUCCESS)
@@ -477,7 +483,7 @@ impl Put {
         let body = Some(("application/toml", text.as_str()));
         let (status, answer) = node.client()?.send("PUT", &path, body).map_err(failed)?;
         match node.json {
-            true => tell!("{answer}"),
+            true => tell_json(&answer),
             false => tell!("{tenant}: {}", if status == 201 { "new" } else { "put" }),
         }
         Ok(ExitCode::SUCCESS)

@@ -337,6 +337,24 @@ fn a_dry_run_tells_what_would_change_and_changes_nothing() {
 }
 
 #[test]
+fn a_dry_run_refuses_what_a_reload_refuses() {
+    let node = node(&table("shop", "/*", ""), &[]);
+    let poor = |name: &str, route: &str| table(name, route, "").replace("200ms", "100us");
+    let rows = [
+        table("shop", "/*", "") + &poor("more", "/env"),
+        table("shop", "/*", "") + &table("more", "/env", "memory = { host = \"1KiB\" }"),
+        poor("shop", "/*"),
+    ];
+    for leases in rows {
+        node.leases(&(LISTENER.to_owned() + &leases));
+        let (dry, _, said) = node.command(&["reload", "--dry-run"]);
+        let (code, _, error) = node.command(&["reload"]);
+        assert_eq!((dry, code), (Some(77), Some(77)), "{said} {error}");
+        assert_eq!(said, error);
+    }
+}
+
+#[test]
 fn what_an_operator_put_is_not_in_the_file_and_what_was_stopped_stays_stopped() {
     let leases = table("shop", "/*", "") + &table("cart", "/env", "");
     let node = node(&leases, &[]);

@@ -89,6 +89,36 @@ fn what_operators_changed_is_there_again_after_the_node_was_killed() {
 }
 
 #[test]
+fn tables_that_the_next_start_could_not_read_are_not_put() {
+    let (directory, state) = place();
+    let options = ["--state", &state];
+    let node = Node::start_in(directory, &leases(), &options);
+    // Each of these bytes takes two in the file.
+    let comment = format!("\n# {}\n", "\\".repeat(4_000_000));
+    let put = |name: &str| {
+        let route = format!("/{name}");
+        node.put(name, &(table(name, &route, "") + &comment))
+    };
+    for name in ["a", "b", "c", "d"] {
+        assert_eq!(put(name).0, Some(0), "{name}");
+    }
+    let (code, _, said) = put("e");
+    assert_eq!(code, Some(77), "{said}");
+    assert!(
+        said.contains("tenant.e") && said.contains("allowed: 16777216"),
+        "{said}"
+    );
+    // The same one again takes the place of itself.
+    assert_eq!(put("d").0, Some(0));
+    node.json(&["kill", "a"]);
+    let before = wanted(&node);
+    let node = node.again(&options);
+    assert_eq!(wanted(&node), before);
+    let (code, text) = node.end();
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
 fn an_order_is_answered_when_it_outlives_the_node_whichever_it_is() {
     let (directory, state) = place();
     let options = ["--state", &state];

@@ -9,6 +9,7 @@ use redb::{
 };
 use std::fs::{OpenOptions, TryLockError};
 use std::io::ErrorKind;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::{PoisonError, RwLock};
 
@@ -166,7 +167,13 @@ impl Store {
             source,
         };
         let mut options = OpenOptions::new();
-        let options = options.read(true).write(true).create(true).truncate(false);
+        // Other users can neither read it nor lock it.
+        let options = options
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600);
         let file = options.open(path).map_err(failed)?;
         match file.try_lock() {
             Ok(()) => {}

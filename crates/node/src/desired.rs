@@ -2,12 +2,14 @@
 
 use crate::problem::Problem;
 use crate::view::ErrorKind;
+use leasehold_confine::owned::{Missing, OwnedDirectory, OwnedError};
 use leasehold_lease::{LeaseFile, RegularFile, RegularFileError, Route, TenantSpec};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +20,10 @@ use tokio::sync::watch;
 const VERSION: u64 = 1;
 /// The file, in the state directory.
 const NAME: &str = "desired.json";
-/// The most bytes of it that are read.
+/// What a node locks there: no other user can open it.
+const LOCK: &str = "lock";
+/// The most bytes of the file that are read. The tables that operators may put take a fraction of that, however they are
+/// escaped.
 const MOST: u64 = 256 << 20;
 
 /// Why there is no desired state.
@@ -32,6 +37,9 @@ pub enum StateError {
         /// Why.
         source: io::Error,
     },
+    /// Others could have written there.
+    #[error(transparent)]
+    Untrusted(#[from] OwnedError),
     /// Another node has the directory.
     #[error("{}: another node uses it; allowed: a directory of this node's own", .0.display())]
     Taken(PathBuf),
@@ -173,9 +181,11 @@ pub(crate) fn shared_route<'a>(one: &'a TenantSpec, other: &TenantSpec) -> Optio
 /// The state directory of a node, which is this process's as long as this is there.
 #[derive(Debug)]
 pub struct StateFile {
-    directory: PathBuf,
+    path: PathBuf,
+    directory: File,
     leases: PathBuf,
-    lock: File,
+    /// Locked as long as it is open.
+    _lock: File,
 }
 
 impl StateFile {
@@ -189,36 +199,45 @@ impl StateFile {
             path: directory.to_owned(),
             source,
         };
-        let mut private = DirBuilder::new();
-        private.recursive(true).mode(0o700);
-        private.create(directory).map_err(failed)?;
-        let lock = File::open(directory).map_err(failed)?;
+        let owned = OwnedDirectory::open(directory, Missing::Create)?;
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).create(true).truncate(false);
+        options.mode(0o600);
+        let lock = options.open(directory.join(LOCK)).map_err(failed)?;
         match lock.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(StateError::Taken(directory.to_owned())),
             Err(TryLockError::Error(error)) => return Err(failed(error)),
         }
         let file = Self {
-            directory: directory.to_owned(),
+            path: directory.join(NAME),
+            directory: File::open(directory).map_err(failed)?,
             leases: leases.canonicalize().unwrap_or_else(|_| leases.to_owned()),
-            lock,
+            _lock: lock,
         };
-        let changes = file.read()?;
+        let changes = file.read(&owned)?;
         Ok((file, changes))
     }
 
     /// Returns the path of the file.
-    pub fn path(&self) -> PathBuf {
-        self.directory.join(NAME)
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
-    fn read(&self) -> Result<Changes, StateError> {
-        let path = self.path();
+    fn read(&self, directory: &OwnedDirectory) -> Result<Changes, StateError> {
+        let path = self.path.clone();
         let failed = |source| StateError::System {
             path: path.clone(),
             source,
         };
+        let trusted = directory.open_file(OsStr::new(NAME), MOST);
         let changes = match RegularFile::open(&path).and_then(|file| file.read(MOST)) {
+            Ok(_)
+                if let Err(error @ (OwnedError::Owner { .. } | OwnedError::Shared { .. })) =
+                    trusted =>
+            {
+                Err(format!("found what others may have written ({error})"))
+            }
             Ok(bytes) => self.parse(&bytes),
             Err(RegularFileError::System(error)) if error.kind() == io::ErrorKind::NotFound => {
                 return Ok(Changes::default());
@@ -228,7 +247,7 @@ impl StateFile {
         };
         changes.or_else(|found| {
             let aside = (1..)
-                .map(|number| self.directory.join(format!("{NAME}.refused-{number}")))
+                .map(|number| path.with_extension(format!("json.refused-{number}")))
                 .find(|aside| !aside.exists())
                 .unwrap_or_default();
             std::fs::rename(&path, &aside).map_err(failed)?;
@@ -267,14 +286,19 @@ impl StateFile {
             leases: self.leases.clone(),
             tenants: changes,
         };
-        let partial = self.directory.join(format!("{NAME}.partial"));
+        let partial = self.path.with_extension("json.partial");
+        // What a process that was killed left there, or anything else.
+        match std::fs::remove_file(&partial) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
+        options.write(true).create_new(true).mode(0o600);
         let mut file = options.open(&partial)?;
         file.write_all(&serde_json::to_vec_pretty(&stored)?)?;
         file.sync_all()?;
-        std::fs::rename(partial, self.path())?;
-        self.lock.sync_all()
+        std::fs::rename(partial, &self.path)?;
+        self.directory.sync_all()
     }
 }
 
@@ -337,7 +361,7 @@ impl Keeper {
         let (sender, written) = watch::channel((0, None));
         let deleted = changes.0.iter().filter(|(_, change)| change.is_deleted);
         Self {
-            path: file.path(),
+            path: file.path().to_owned(),
             deleted: deleted.map(|(name, _)| name.clone()).collect(),
             changes,
             of_file,
@@ -443,6 +467,7 @@ mod tests {
     use super::{Change, Changes, Keeper, StateError, StateFile};
     use std::collections::BTreeSet;
     use std::fs;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn what_was_deleted_while_the_lease_file_was_read_again_stays_deleted() {
@@ -494,6 +519,39 @@ mod tests {
     }
 
     #[test]
+    fn a_directory_that_others_may_write_to_is_refused_and_what_lies_in_the_way_of_a_write_is_not_followed()
+     {
+        let place = tempfile::tempdir().expect("a directory");
+        let (leases, state) = (place.path().join("leases.toml"), place.path().join("state"));
+        let mode = |mode| fs::set_permissions(&state, fs::Permissions::from_mode(mode));
+        fs::create_dir(&state).expect("a directory");
+        mode(0o777).expect("allowed");
+        let error = StateFile::open(&state, &leases).expect_err("it is refused");
+        assert!(matches!(error, StateError::Untrusted(_)), "{error}");
+        mode(0o755).expect("allowed");
+        let (file, _) = StateFile::open(&state, &leases).expect("opened");
+        // Others cannot open what is locked, and so cannot lock it.
+        let lock = fs::metadata(state.join("lock")).expect("there");
+        assert_eq!(lock.permissions().mode() & 0o777, 0o600);
+        let (target, partial) = (
+            place.path().join("target"),
+            state.join("desired.json.partial"),
+        );
+        fs::write(&target, "as it was").expect("written");
+        std::os::unix::fs::symlink(&target, &partial).expect("a link");
+        file.write(Changes::default()).expect("written");
+        let fifo = std::process::Command::new("mkfifo").arg(&partial).status();
+        assert!(fifo.expect("mkfifo").success());
+        file.write(Changes::default())
+            .expect("written, without waiting");
+        assert_eq!(fs::read_to_string(target).expect("read"), "as it was");
+        fs::set_permissions(file.path(), fs::Permissions::from_mode(0o666)).expect("allowed");
+        drop(file);
+        let error = StateFile::open(&state, &leases).expect_err("it is refused");
+        assert!(matches!(error, StateError::Unusable { .. }), "{error}");
+    }
+
+    #[test]
     fn what_is_written_is_read_and_a_file_that_is_not_ours_is_kept_aside() {
         let directory = tempfile::tempdir().expect("a directory");
         let leases = directory.path().join("leases.toml");
@@ -512,7 +570,7 @@ mod tests {
         };
         let written = Changes([("a".to_owned(), change)].into());
         file.write(written.clone()).expect("written");
-        let path = file.path();
+        let path = file.path().to_owned();
         drop(file);
         let (file, read) = StateFile::open(&state, &leases).expect("opened");
         assert_eq!(read, written);

@@ -51,6 +51,9 @@ const GRACE: Duration = Duration::from_secs(10);
 const PARSED: usize = 8;
 /// The most tenants of a cell.
 const TENANTS: usize = 1024;
+/// The most bytes of all tables that operators have put: each change writes them to the state file, and the next start
+/// [reads](crate::desired) it.
+const MOST_TABLE_BYTES: usize = 16 << 20;
 
 /// The admission of tenants: the decision whether they can be kept together.
 pub trait Admission: Send + Sync {
@@ -569,7 +572,8 @@ impl Supervisor {
             let put = supervisor.loader.put(Box::new(move |_, _| -> Request {
                 let parsed = facts.parse_tenant(&name, &text);
                 Box::new(move |supervisor: &mut Supervisor| {
-                    let parsed = parsed.and_then(|spec| supervisor.fits(&spec).map(|()| spec));
+                    let parsed =
+                        parsed.and_then(|spec| supervisor.fits(&spec, &text).map(|()| spec));
                     supervisor.put_parsed((parsed, text), asked, answer);
                 })
             }));

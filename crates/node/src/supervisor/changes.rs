@@ -3,7 +3,7 @@
 use super::orders::{Asked, Order};
 use super::pending::{Brings, Change};
 use super::succession::{Successor, Unstarted};
-use super::{Admission, Admitted, Supervisor, TENANTS};
+use super::{Admission, Admitted, MOST_TABLE_BYTES, Supervisor, TENANTS};
 use crate::controller::Request;
 use crate::desired::shared_route;
 use crate::loader::{Prepared, prepare};
@@ -43,11 +43,11 @@ impl Supervisor {
         }
     }
 
-    /// Checks that there is room for a tenant beside the others, and that its routes are free.
+    /// Checks that there is room for a tenant with this `table` beside the others, and that its routes are free.
     ///
     /// # Errors
     /// When there is none, or they are not.
-    pub(super) fn fits(&self, spec: &TenantSpec) -> Result<(), Problem> {
+    pub(super) fn fits(&self, spec: &TenantSpec, table: &str) -> Result<(), Problem> {
         self.may_change()?;
         let others = || {
             self.wards
@@ -56,6 +56,17 @@ impl Supervisor {
         };
         if others().count() >= TENANTS {
             let message = format!("the cell has {TENANTS} tenants, which is as many as it may");
+            return Err(Problem::new(ErrorKind::Refused, message));
+        }
+        let tables = others().filter_map(|ward| ward.table.as_ref());
+        let found = table.len() + tables.map(String::len).sum::<usize>();
+        if found > MOST_TABLE_BYTES {
+            let message = format!(
+                "tenant.{}: found a table of {} bytes, {found} with those of the other tenants that were put; \
+                 allowed: {MOST_TABLE_BYTES} in all",
+                spec.name,
+                table.len()
+            );
             return Err(Problem::new(ErrorKind::Refused, message));
         }
         for other in others() {

@@ -2,7 +2,7 @@
 
 use super::orders::{Asked, Order};
 use super::pending::Brings;
-use super::succession::{Successor, Unstarted};
+use super::succession::{Successor, Unstarted, waits_for_room};
 use super::{Admission, Admitted, Facts, Supervisor};
 use crate::controller::Request;
 use crate::loader::{Prepared, prepare};
@@ -22,6 +22,24 @@ struct Ready {
     admitted: Admitted,
     /// The programs of `plan.loaded()`.
     programs: Vec<Loaded>,
+}
+
+impl Ready {
+    /// Rehearses what it starts.
+    ///
+    /// # Errors
+    /// When a tenant could not be started even if no other life were there.
+    fn rehearse(&self, admission: &dyn Admission) -> Result<(), Problem> {
+        self.plan
+            .loaded()
+            .iter()
+            .try_for_each(|spec| match admission.rehearse(spec) {
+                Err(error) if !waits_for_room(&error) => {
+                    Err(Problem::from(&error).of_tenant(&spec.name))
+                }
+                _ => Ok(()),
+            })
+    }
 }
 
 impl Supervisor {
@@ -48,6 +66,11 @@ impl Supervisor {
             let put = supervisor.loader.put(Box::new(
                 move |cell: &Cell, admission: &dyn Admission| -> Request {
                     let ready = ready(cell, admission, &facts, &known);
+                    // Without a change nothing is started, by which it would be seen whether leases pay for that.
+                    let ready = ready.and_then(|ready| match only_tell {
+                        true => ready.rehearse(admission).map(|()| ready),
+                        false => Ok(ready),
+                    });
                     Box::new(move |supervisor: &mut Supervisor| {
                         supervisor.reloaded(ready, asked, only_tell, told);
                     })

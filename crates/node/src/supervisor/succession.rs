@@ -417,7 +417,7 @@ impl Supervisor {
 }
 
 /// Whether another tenant's end can make the start possible.
-const fn waits_for_room(error: &StartError) -> bool {
+pub(super) const fn waits_for_room(error: &StartError) -> bool {
     matches!(
         error,
         StartError::Processor(_) | StartError::Memory(_) | StartError::Full(_)
