@@ -290,8 +290,15 @@ pub(crate) fn main(arguments: Arguments, profile: Option<&Path>) -> Result<ExitC
     if let Exit::Lease(_) = ended.exit {
         return Ok(ExitCode::from(77));
     }
-    // Only the low byte of an exit code reaches the parent, as everywhere.
-    Ok(ExitCode::from(ended.exit.code() as u8))
+    Ok(ExitCode::from(low_byte(ended.exit.code())))
+}
+
+/// What of an exit code reaches the parent: its low byte, as everywhere; but 1 where a failure would look like success.
+const fn low_byte(code: i32) -> u8 {
+    match code as u8 {
+        0 if code != 0 => 1,
+        byte => byte,
+    }
 }
 
 /// Waits until the tenant has ended: by itself, after the call if there is one, or killed after a time or by a signal.

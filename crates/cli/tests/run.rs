@@ -143,6 +143,31 @@ fn growing_by(mib: u32) -> String {
 }
 
 #[test]
+fn a_program_that_fails_with_any_code_fails_the_command() {
+    let leasehold = Leasehold::new();
+    for (code, expected) in [
+        (256, 1),
+        (65_536, 1),
+        (-256, 1),
+        (300, 44),
+        (-1, 255),
+        (0, 0),
+    ] {
+        let program = leasehold.write(
+            "exit.wat",
+            format!(
+                r#"(module
+                     (import "wasi_snapshot_preview1" "proc_exit" (func $exit (param i32)))
+                     (memory (export "memory") 1)
+                     (func (export "_start") (call $exit (i32.const {code}))))"#
+            ),
+        );
+        let output = leasehold.run(&["run", &program]);
+        assert_eq!(output.status.code(), Some(expected), "{code}: {output:?}");
+    }
+}
+
+#[test]
 fn the_default_budget_pays_for_the_default_memory() {
     let leasehold = Leasehold::new();
     let program = leasehold.write("grow.wat", growing_by(1000));

@@ -468,6 +468,14 @@ mod tests {
     use std::collections::BTreeSet;
     use std::fs;
     use std::os::unix::fs::PermissionsExt;
+    use std::path::Path;
+
+    /// Without another process, which would have what is locked until it runs its own program.
+    fn make_fifo(path: &Path) {
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        let made = rustix::fs::mknodat(rustix::fs::CWD, path, rustix::fs::FileType::Fifo, mode, 0);
+        made.expect("a FIFO");
+    }
 
     #[test]
     fn what_was_deleted_while_the_lease_file_was_read_again_stays_deleted() {
@@ -540,8 +548,7 @@ mod tests {
         fs::write(&target, "as it was").expect("written");
         std::os::unix::fs::symlink(&target, &partial).expect("a link");
         file.write(Changes::default()).expect("written");
-        let fifo = std::process::Command::new("mkfifo").arg(&partial).status();
-        assert!(fifo.expect("mkfifo").success());
+        make_fifo(&partial);
         file.write(Changes::default())
             .expect("written, without waiting");
         assert_eq!(fs::read_to_string(target).expect("read"), "as it was");
@@ -602,8 +609,7 @@ mod tests {
             let (_, changes) = StateFile::open(&state, &leases).expect("opened");
             assert!(changes.is_empty());
         }
-        let fifo = std::process::Command::new("mkfifo").arg(&path).status();
-        assert!(fifo.expect("mkfifo").success());
+        make_fifo(&path);
         let error = StateFile::open(&state, &leases).expect_err("it is refused");
         assert!(error.to_string().contains("found a FIFO"), "{error}");
         assert!(!path.exists(), "it is moved aside");
