@@ -171,7 +171,12 @@ mod tests {
 
     /// Rounds of 10 ms; of 5 and 20 µs of delay `a` and `b` times as much of a round.
     fn block(a: f64, b: f64) -> DelayBlock {
-        let longer = |us: f64| point(us * 1e3 + 100.0, [10.0 * (1.0 + a * us), 10.0 * (1.0 + b * us)]);
+        let longer = |us: f64| {
+            point(
+                us * 1e3 + 100.0,
+                [10.0 * (1.0 + a * us), 10.0 * (1.0 + b * us)],
+            )
+        };
         DelayBlock {
             none: point(100.0, [10.0, 10.0]),
             delayed: vec![longer(5.0), longer(20.0)],

@@ -40,11 +40,9 @@ impl Candidate {
     pub fn all(trace: &Trace, of: WorkloadId, by: WorkloadId) -> Vec<Self> {
         let costs = cost_of_locks(trace, of, by);
         let cost = |lock: &Lock| {
-            let found = costs
-                .iter()
-                .find(|(address, generation, _)| {
-                    (*address, *generation) == (lock.address, lock.generation)
-                });
+            let found = costs.iter().find(|(address, generation, _)| {
+                (*address, *generation) == (lock.address, lock.generation)
+            });
             found.map_or(0.0, |(_, _, cost)| *cost)
         };
         let candidates = locks(trace).into_iter().filter_map(|lock| {
@@ -66,9 +64,7 @@ impl Candidate {
         candidates.sort_by(|one, two| {
             let by_cost = two.cost.total_cmp(&one.cost);
             let by_share = two.shared.cmp(&one.shared);
-            by_share
-                .then(by_cost)
-                .then(two.acquired.cmp(&one.acquired))
+            by_share.then(by_cost).then(two.acquired.cmp(&one.acquired))
         });
         candidates
     }

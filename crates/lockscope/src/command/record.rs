@@ -225,6 +225,19 @@ pub(crate) fn run_and_record(
     for (name, command) in commands {
         workloads.add(name, command)?;
     }
+    let trace = record_all(&mut workloads, time, show_output, setting, common)?;
+    workloads.end()?;
+    Ok(trace)
+}
+
+/// Starts all `workloads` and records them. They run on afterwards.
+pub(crate) fn record_all(
+    workloads: &mut Workloads,
+    time: Duration,
+    show_output: bool,
+    setting: &Setting,
+    common: &Common,
+) -> Result<Trace> {
     let mut recorder = load(common, &workloads.targets())?;
     workloads.launch(show_output)?;
     let all = 0..workloads.len();
@@ -245,14 +258,12 @@ pub(crate) fn run_and_record(
         all.clone().try_for_each(|index| workloads.go(index))?;
     }
     workloads.wait(time)?;
-    let trace = finish(
+    finish(
         recorder,
         workloads.described(),
         setting.platform.name(),
         common,
-    )?;
-    workloads.end()?;
-    Ok(trace)
+    )
 }
 
 /// Chooses the mode, says which and why, and loads the tracer.

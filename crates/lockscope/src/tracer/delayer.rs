@@ -127,8 +127,7 @@ impl Delayer {
 
     fn releases(&self, class: Class) -> Vec<(&'static str, u64)> {
         let functions = UNLOCK_FUNCTIONS.iter();
-        let present =
-            functions.filter(|(name, of)| *of == class && self.offer.has_function(name));
+        let present = functions.filter(|(name, of)| *of == class && self.offer.has_function(name));
         present.map(|(name, _)| (*name, 0)).collect()
     }
 }
