@@ -14,7 +14,7 @@ use crate::command::duration::{parse_delay, parse_duration};
 use crate::command::read::print;
 use crate::command::record::{self, Common};
 use crate::command::render::{new_table, none, rate};
-use crate::command::rounds::{Beside, median_ms};
+use crate::command::rounds::{Beside, mean_ms};
 use crate::command::stop::stop_on_signals;
 use crate::command::workloads::{Setting, Workloads};
 
@@ -181,7 +181,7 @@ fn measure(
 ) -> Result<Cause> {
     let time = |workloads: &mut Workloads| -> Result<(Beside, [f64; 2])> {
         let beside = Beside::run(workloads, arguments.each, [A, B], &[A, B])?;
-        let of = |index: usize| median_ms(workloads, &beside.rounds[index], index);
+        let of = |index: usize| mean_ms(workloads, &beside.rounds[index], index);
         let round_ms = [of(A)?, of(B)?];
         Ok((beside, round_ms))
     };

@@ -85,6 +85,15 @@ pub(crate) fn median_ms(workloads: &Workloads, rounds: &[Instant], index: usize)
     middle.with_context(|| format!("workload {} told of no round", workloads.name(index)))
 }
 
+/// The mean of the milliseconds that a round of workload number `index` takes. The thread that listens may have to wait for a
+/// processor, and then hears of several rounds at once: their median would be next to nothing.
+pub(crate) fn mean_ms(workloads: &Workloads, rounds: &[Instant], index: usize) -> Result<f64> {
+    match rounds {
+        [first, .., last] => Ok((*last - *first).as_secs_f64() * 1e3 / (rounds.len() - 1) as f64),
+        _ => bail!("workload {} told of no round", workloads.name(index)),
+    }
+}
+
 /// How much time tasks, interrupts and other machines of the same host have had the processors of this
 /// machine, in nanoseconds, as the kernel's clock of some milliseconds sees it (`/proc/stat`).
 fn all_cpu_ns() -> Option<u64> {
