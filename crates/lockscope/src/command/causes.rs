@@ -23,14 +23,15 @@ use crate::command::workloads::{Setting, Workloads};
 Examples:
   lockscope causes --pin --a 'workload --tell file-create /srv/{}' --b 'workload --tell file-create /srv/{}'
   lockscope causes --pin --locks 1 --delay 10us,50us --blocks 10 --a ./a.sh --b ./b.sh --json >causes.json
-  lockscope causes --pin --lock i_rwsem --a ./a.sh --b ./b.sh
+  lockscope causes --pin --lock i_rwsem --a ./a.sh --b ./b.sh --control 'workload spin /srv/{}'
 
-a and b are recorded first, in the full mode. Then, for one lock after the other, holds by b are made longer:
+a and b are timed alone, or beside the control, and recorded beside each other, in the full mode. Then, for one lock after the other, holds by b are made longer:
 b spins before it releases the lock. Rounds of both are timed with each delay and with none, in turns.
 A lock is a channel if each of the blocks says that a takes longer. Slopes are parts of a round for each
-microsecond. Locks that b alone takes are a check of the method: their delay slows b, and not a.
+microsecond. Locks that b alone takes are a check of the method: their delay slows b, and not a, unless b
+takes them while it holds a shared one.
 Each CMD prints `ready`, waits for a line, and prints `round` after each piece of work. In a CMD, {}
-stands for the workload's name: a, b.")]
+stands for the workload's name: a, b, control-beside-a, control-beside-b.")]
 pub(crate) struct Causes {
     /// Command of the workload that may wait.
     #[arg(long, value_name = "CMD")]
@@ -39,6 +40,11 @@ pub(crate) struct Causes {
     /// Command of the workload whose holds are made longer.
     #[arg(long, value_name = "CMD")]
     b: String,
+
+    /// Command of a control that takes no locks: beside it the own time of a and b is measured, where two that run at
+    /// a time slow each other without locks [default: each is measured alone].
+    #[arg(long, value_name = "CMD")]
+    control: Option<String>,
 
     /// How many of the shared locks: those that cost a most, by the score.
     #[arg(long, value_name = "N", default_value_t = 3)]
@@ -88,6 +94,8 @@ pub(crate) struct Causes {
 /// The workloads, by their number.
 const A: usize = 0;
 const B: usize = 1;
+const BESIDE_A: usize = 2;
+const BESIDE_B: usize = 3;
 const OF: WorkloadId = WorkloadId(0);
 const BY: WorkloadId = WorkloadId(1);
 
@@ -113,18 +121,20 @@ pub(crate) fn causes(arguments: &Causes) -> Result<()> {
     stop_on_signals()?;
     let setting = Setting {
         when_ready: true,
-        alone: arguments.setting.alone.or(Some(arguments.each)),
         ..arguments.setting.clone()
     };
     let mut workloads = Workloads::of(&setting)?;
     for (name, command) in [("a", &arguments.a), ("b", &arguments.b)] {
         workloads.add(name, &command.replace("{}", name))?;
     }
-    let mut delayer = Delayer::load(&Offer::of_the_kernel()?, &workloads.targets()[B])?;
-    let trace = record::record_all(&mut workloads, arguments.time, false, &setting, &common)?;
-    for index in [A, B] {
-        workloads.freeze(index, true)?;
+    // Controls are where the workload is that they stand for.
+    for (name, place) in [("control-beside-a", B), ("control-beside-b", A)] {
+        if let Some(command) = &arguments.control {
+            workloads.add_at(name, &command.replace("{}", name), place)?;
+        }
     }
+    let mut delayer = Delayer::load(&Offer::of_the_kernel()?, &workloads.targets()[B])?;
+    let trace = record_pair(&mut workloads, arguments, &setting, &common)?;
     trace.write(&common.out)?;
     let locks = chosen(arguments, &trace, &delayer);
     if locks.is_empty() {
@@ -157,6 +167,46 @@ pub(crate) fn causes(arguments: &Causes) -> Result<()> {
     }
 }
 
+/// Starts all, measures what a round of a and of b takes by itself, and records both beside each other. All stand
+/// still afterwards.
+fn record_pair(
+    workloads: &mut Workloads,
+    arguments: &Causes,
+    setting: &Setting,
+    common: &Common,
+) -> Result<Trace> {
+    let mut recorder = record::load(common, &workloads.targets()[..=B])?;
+    workloads.launch(false)?;
+    for index in 0..workloads.len() {
+        workloads.go(index)?;
+        workloads.until_ready(index)?;
+        workloads.begin(index)?;
+        workloads.freeze(index, true)?;
+    }
+    let time = setting.alone.unwrap_or(arguments.each);
+    for (index, control) in [(A, BESIDE_A), (B, BESIDE_B)] {
+        let [rounds, ..] = match &arguments.control {
+            Some(_) => Beside::run(workloads, time, [index, control], &[index])?.rounds,
+            None => {
+                let [rounds] = Beside::run(workloads, time, [index], &[index])?.rounds;
+                [rounds, Vec::new()]
+            }
+        };
+        let round_ms = mean_ms(workloads, &rounds, index)?;
+        workloads.set_round_ms(index, round_ms);
+    }
+    recorder.attach()?;
+    workloads.resume(BESIDE_A)?;
+    workloads.wait(arguments.time)?;
+    let mut described = workloads.described();
+    described.truncate(BESIDE_A);
+    let trace = record::finish(recorder, described, setting.platform.name(), common)?;
+    for index in [A, B] {
+        workloads.freeze(index, true)?;
+    }
+    Ok(trace)
+}
+
 /// The shared locks that cost most, then the private ones.
 fn chosen(arguments: &Causes, trace: &Trace, delayer: &Delayer) -> Vec<Candidate> {
     let named = |lock: &Candidate| {
@@ -179,7 +229,7 @@ fn measure(
     trace: &Trace,
     lock: Candidate,
 ) -> Result<Cause> {
-    let time = |workloads: &mut Workloads| -> Result<(Beside, [f64; 2])> {
+    let time = |workloads: &mut Workloads| -> Result<(Beside<2>, [f64; 2])> {
         let beside = Beside::run(workloads, arguments.each, [A, B], &[A, B])?;
         let of = |index: usize| mean_ms(workloads, &beside.rounds[index], index);
         let round_ms = [of(A)?, of(B)?];

@@ -225,19 +225,6 @@ pub(crate) fn run_and_record(
     for (name, command) in commands {
         workloads.add(name, command)?;
     }
-    let trace = record_all(&mut workloads, time, show_output, setting, common)?;
-    workloads.end()?;
-    Ok(trace)
-}
-
-/// Starts all `workloads` and records them. They run on afterwards.
-pub(crate) fn record_all(
-    workloads: &mut Workloads,
-    time: Duration,
-    show_output: bool,
-    setting: &Setting,
-    common: &Common,
-) -> Result<Trace> {
     let mut recorder = load(common, &workloads.targets())?;
     workloads.launch(show_output)?;
     let all = 0..workloads.len();
@@ -250,7 +237,7 @@ pub(crate) fn record_all(
         }
         recorder.attach()?;
         match setting.alone {
-            Some(_) => workloads.resume()?,
+            Some(_) => workloads.resume(workloads.len())?,
             None => all.clone().try_for_each(|index| workloads.begin(index))?,
         }
     } else {
@@ -258,12 +245,14 @@ pub(crate) fn record_all(
         all.clone().try_for_each(|index| workloads.go(index))?;
     }
     workloads.wait(time)?;
-    finish(
+    let trace = finish(
         recorder,
         workloads.described(),
         setting.platform.name(),
         common,
-    )
+    )?;
+    workloads.end()?;
+    Ok(trace)
 }
 
 /// Chooses the mode, says which and why, and loads the tracer.

@@ -1,4 +1,4 @@
-//! Rounds of two workloads that run beside each other for a while, and stand still before and after.
+//! Rounds of workloads that run beside each other for a while, and stand still before and after.
 
 use std::time::{Duration, Instant};
 
@@ -12,46 +12,46 @@ const SETTLING: Duration = Duration::from_millis(60);
 /// As many rounds as have a median.
 const FEWEST: usize = 3;
 
-/// What two workloads did beside each other.
-pub(crate) struct Beside {
+/// What N workloads did beside each other.
+pub(crate) struct Beside<const N: usize> {
     /// When they told of rounds.
-    pub(crate) rounds: [Vec<Instant>; 2],
-    /// Which share of two processors other programs took meanwhile.
+    pub(crate) rounds: [Vec<Instant>; N],
+    /// Which share of N processors other programs took meanwhile.
     pub(crate) disturbed: f64,
     /// For how long they ran.
     pub(crate) ran: Duration,
 }
 
-impl Beside {
-    /// Lets a pair run for `time`, and until those in `told` have told of some rounds.
+impl<const N: usize> Beside<N> {
+    /// Lets the workloads of these numbers run for `time`, and until those in `told` have told of some rounds.
     pub(crate) fn run(
         workloads: &mut Workloads,
         time: Duration,
-        pair: [usize; 2],
+        running: [usize; N],
         told: &[usize],
     ) -> Result<Self> {
         let used = |workloads: &Workloads| {
-            let own: u64 = pair.iter().map(|index| workloads.cpu_ns(*index)).sum();
+            let own: u64 = running.iter().map(|index| workloads.cpu_ns(*index)).sum();
             all_cpu_ns().map(|all| all.saturating_sub(own))
         };
         let (before, began) = (used(workloads), Instant::now());
-        for index in pair {
+        for index in running {
             workloads.freeze(index, false)?;
         }
         std::thread::sleep(SETTLING);
-        for index in pair {
+        for index in running {
             drop(workloads.launched(index)?.take_rounds());
         }
         let begun = Instant::now();
-        let mut rounds = [Vec::new(), Vec::new()];
-        let few = |rounds: &[Vec<Instant>; 2]| {
-            let pair = pair.iter().zip(rounds);
-            let mut told = pair.filter(|(index, _)| told.contains(index));
+        let mut rounds = std::array::from_fn(|_| Vec::new());
+        let few = |rounds: &[Vec<Instant>; N]| {
+            let each = running.iter().zip(rounds);
+            let mut told = each.filter(|(index, _)| told.contains(index));
             told.any(|(_, rounds)| rounds.len() <= FEWEST)
         };
         while (begun.elapsed() < time || few(&rounds)) && !stopped() {
             std::thread::sleep(LOOK);
-            for (index, rounds) in pair.iter().zip(&mut rounds) {
+            for (index, rounds) in running.iter().zip(&mut rounds) {
                 let launched = workloads.launched(*index)?;
                 rounds.extend(launched.take_rounds());
                 if let Some(status) = launched.ended()? {
@@ -59,7 +59,7 @@ impl Beside {
                 }
             }
         }
-        for index in pair {
+        for index in running {
             workloads.freeze(index, true)?;
         }
         let ran = began.elapsed();
@@ -69,7 +69,7 @@ impl Beside {
             true => bail!("stopped"),
             false => Ok(Self {
                 rounds,
-                disturbed: others as f64 / (2 * ran.as_nanos()) as f64,
+                disturbed: others as f64 / (N as u128 * ran.as_nanos()) as f64,
                 ran,
             }),
         }
