@@ -10,7 +10,7 @@ CHECKED := $(foreach crate,$(filter-out --package,$(PURE)),$(foreach key,debug-a
 TRACER := --package leasehold-lockscope --features tracer
 ENGINE := --package leasehold --package leasehold-slots --package leasehold-wasm --package leasehold-preempt --package leasehold-cell --package leasehold-node --package leasehold-attack --package leasehold-study --package leasehold-cli
 
-.PHONY: page package bare docs help check-docs check-structure check clippy built-program built-tests built-engine lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference separations pairs overhead clean
+.PHONY: page package bare docs help check-docs check-structure check clippy built-program built-tests built-engine lab test-lab setup guests demo test test-pure test-tracer test-engine loom miri asan bench study attack lint fuzz table5 applications interference separations pairs causes overhead clean
 
 help: ## what can be made
 	@grep -hE '^[a-z0-9-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/^([a-z0-9-]+):[^#]*## /  make \1\t/' | expand -t 22
@@ -163,6 +163,10 @@ separations: setup ## whether what LockScope advises comes true, in the lab (as 
 pairs: setup ## whether LockScope's score comes true (as root): what pairs of workloads lose to each other, here
 	@scripts/setup bpf && guests/build --only workload && cargo build --release $(TRACER) --bins --examples
 	@lab/pairs
+
+causes: setup ## causal isolation in the lab (as root): what a microsecond of a lock's hold costs the neighbour
+	@scripts/setup bpf && cargo build --release $(TRACER) --bins --examples
+	@lab/causes
 
 overhead: setup ## what LockScope's tracer costs beside klockstat and perf, in the lab and here (as root)
 	@$(LOCKSCOPE_LAB)

@@ -7,8 +7,15 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Command;
 
-const PROGRAMS: [&str; 3] = ["full", "contended", "calibrate"];
-const HEADERS: [&str; 4] = ["kernel.h", "layout.h", "object.h", "record.h"];
+const PROGRAMS: [&str; 4] = ["full", "contended", "calibrate", "delay"];
+const HEADERS: [&str; 6] = [
+    "interrupt.h",
+    "kernel.h",
+    "layout.h",
+    "object.h",
+    "record.h",
+    "workload.h",
+];
 /// The names that clang goes by, newest first; `CLANG` overrides them, and stands for none if it is empty.
 const COMPILERS: [&str; 7] = [
     "clang", "clang-20", "clang-19", "clang-18", "clang-17", "clang-16", "clang-14",

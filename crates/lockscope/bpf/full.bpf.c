@@ -4,6 +4,7 @@
  * on a spin lock can hang the machine. */
 #define EVERY_RELEASE
 #include "record.h"
+#include "interrupt.h"
 
 /* A lock that a workload used. Which one it is of those that were at its address: how often it was
  * initialised there, where the kernel calls a function for that, and how often the object ended that
@@ -35,27 +36,6 @@ struct {
 	__type(key, u64);
 	__type(value, u32);
 } objects SEC(".maps");
-
-extern const int __preempt_count __ksym __weak;
-extern const struct pcpu_hot pcpu_hot __ksym __weak;
-
-/* Serving a softirq, a hardware interrupt or an NMI: bits of the preemption count. */
-#define INTERRUPTS 0x00ff0100
-
-/* Whether this is not the current task's own doing (LockScope §5.2 leaves such locks out). */
-static __always_inline bool in_interrupt(void)
-{
-	int count = 0;
-
-	if (bpf_ksym_exists(&__preempt_count)) {
-		const int *here = bpf_this_cpu_ptr(&__preempt_count);
-		count = *here;
-	} else if (bpf_ksym_exists(&pcpu_hot)) {
-		const struct pcpu_hot *here = bpf_this_cpu_ptr(&pcpu_hot);
-		count = here->preempt_count;
-	}
-	return count & INTERRUPTS;
-}
 
 /* How often an object began or ended at `object`, counted from now on. */
 static __always_inline u32 watch(u64 object)

@@ -77,6 +77,18 @@ struct cache {
 /* The first word of the lock says which task has it. */
 #define OWNED (1ULL << 19)
 
+/* The lock whose holds are made longer, and by how much. */
+struct delay {
+	u64 lock;
+	u64 ns;
+};
+
+/* Holds that were made longer, and by how much in sum. */
+struct delayed {
+	u64 holds;
+	u64 ns;
+};
+
 /* Times that a calibration keeps. */
 #define SAMPLES 1024
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0 */
-/* What both modes have in common: who is a workload, and the tables that are filled.
+/* What both modes have in common: the tables that are filled.
  *
  * These programs run inside the kernel's lock functions. So everything is allocated before they are
  * attached, no program prints or sends anything, none of them probes a return, and whatever cannot
@@ -10,8 +10,7 @@
 #include <bpf/bpf_helpers.h>
 #include "layout.h"
 #include "object.h"
-
-const volatile struct config config;
+#include "workload.h"
 
 struct {
 	__uint(type, BPF_MAP_TYPE_PERCPU_HASH);
@@ -33,14 +32,6 @@ struct {
 	__type(key, u32);
 	__type(value, u64);
 } losses SEC(".maps");
-
-/* Workloads that are given by their processes. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 65536);
-	__type(key, u32);
-	__type(value, u32);
-} processes SEC(".maps");
 
 /* A lock that a task has taken, or is about to take. */
 struct held {
@@ -101,31 +92,6 @@ static __always_inline void lose(u32 what)
 
 	if (count)
 		*count += 1;
-}
-
-/* The workload that the current task belongs to, or -1. */
-static __always_inline int current_workload(void)
-{
-	u64 ancestor = 0;
-	u32 level = ~0;
-
-	if (config.processes) {
-		u32 process = bpf_get_current_pid_tgid() >> 32;
-		u32 *workload = bpf_map_lookup_elem(&processes, &process);
-		if (workload)
-			return *workload;
-	}
-	for (u32 i = 0; i < TARGETS; i++) {
-		if (i >= config.targets)
-			break;
-		if (config.target[i].level != level) {
-			level = config.target[i].level;
-			ancestor = bpf_get_current_ancestor_cgroup_id(level);
-		}
-		if (ancestor == config.target[i].cgroup)
-			return config.target[i].workload;
-	}
-	return -1;
 }
 
 /* The slot of the current task; emptied, if another task had it. */

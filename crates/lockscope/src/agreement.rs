@@ -200,13 +200,14 @@ impl Order {
     }
 }
 
+/// Kendall's tau-b of pairs of numbers.
+pub(crate) fn kendall(values: &[(f64, f64)]) -> f64 {
+    Order::of(values, |&both| both, |_, _| true).tau()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Agreement, Order, Pair};
-
-    fn kendall(values: &[(f64, f64)]) -> f64 {
-        Order::of(values, |&both| both, |_, _| true).tau()
-    }
+    use super::{Agreement, Pair, kendall};
 
     #[test]
     fn tau_is_one_for_the_same_order_and_minus_one_for_the_reverse() {

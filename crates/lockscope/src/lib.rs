@@ -34,6 +34,7 @@
 //! | two workloads that slow each other | `together` |
 //! | predicted against measured losses, as a picture | `scatter` |
 //! | whether a score comes true: predicted and measured slowdowns | `agreement` |
+//! | causal isolation: what a longer hold of one lock costs | `cause`, `slope`; injected by `tracer` (`delayer`), predicted by `prolonged` |
 //!
 //! # Example
 //! ```
@@ -70,6 +71,7 @@
 
 mod agreement;
 mod analyze;
+mod cause;
 mod compare;
 mod format;
 mod place;
@@ -77,12 +79,14 @@ mod place;
 pub mod platform;
 #[cfg(feature = "tracer")]
 mod primitive;
+mod prolonged;
 mod replay;
 mod report;
 mod scatter;
 mod score;
 mod separation;
 mod sharing;
+mod slope;
 mod stacked_bars;
 mod style;
 mod together;
@@ -92,15 +96,18 @@ pub mod tracer;
 
 pub use agreement::{Agreement, Block, Measured, Pair};
 pub use analyze::{AnalyzeError, analyze};
+pub use cause::{Cause, DelayBlock, DelayPoint, Finding, tau_of_causes};
 pub use compare::{Cell, Comparison, Spread};
 pub use format::{Malformed, TraceError, VERSION};
 pub use place::{Object, Place};
+pub use prolonged::{Candidate, Predicted};
 pub use replay::{Cheapest, Replay};
 pub use report::{Mapped, ObjectRow, Report, Total, WorkloadRow};
 pub use scatter::{Scatter, ScatterPoint};
 pub use score::{Exposure, MOST, MOVE_NS, Score};
 pub use separation::Separation;
 pub use sharing::{Acquisitions, Kind, Lock, Usage, locks};
+pub use slope::Slope;
 pub use stacked_bars::{Bar, StackedBars};
 pub use trace::{
     Access, Class, Kernel, Losses, Mode, Module, PlaceId, Primitive, PrimitiveId, Stack, StackId,

@@ -45,7 +45,7 @@ use serde::Serialize;
 
 use crate::sharing::{Acquisitions, Lock, Usage, locks};
 use crate::together::{Loss, together};
-use crate::trace::{Mode, Trace, Workload};
+use crate::trace::{Mode, Trace, Workload, WorkloadId};
 
 /// What it costs to take a lock that another processor took last, in nanoseconds, where it was not
 /// measured: a cache line that moves between cores of one socket.
@@ -123,20 +123,13 @@ impl Score {
     /// The score of `trace`: that of its least isolated pair.
     #[must_use]
     pub fn of(trace: &Trace) -> Self {
-        let locks: Vec<_> = locks(trace)
-            .into_iter()
-            .filter(|lock| lock.shared)
-            .collect();
-        Self::of_locks(trace, &locks)
+        Self::of_locks(trace, &shared(trace))
     }
 
     /// The score of `trace` if its workloads shared these `locks` of it, and no others.
     pub(crate) fn of_locks(trace: &Trace, locks: &[Lock]) -> Self {
-        let move_ns = trace.move_ns.map_or(MOVE_NS, |ns| ns as f64);
-        let sides: Vec<_> = (0u8..=u8::MAX)
-            .zip(&trace.workloads)
-            .map(|(id, workload)| Side::of(id, workload, locks, trace))
-            .collect();
+        let move_ns = move_ns(trace);
+        let sides = sides(trace, locks);
         let mut exposures = Vec::new();
         let mut worst = Vec::new();
         let mut most = 0.0;
@@ -169,6 +162,42 @@ impl Score {
             worst,
         }
     }
+}
+
+/// What each shared lock costs the workload `of` beside `to` at its full pace, in seconds for each second of its
+/// own work: address, generation, cost.
+pub(crate) fn cost_of_locks(trace: &Trace, of: WorkloadId, to: WorkloadId) -> Vec<(u64, u32, f64)> {
+    let locks = shared(trace);
+    let sides = sides(trace, &locks);
+    let side = |id: WorkloadId| sides.iter().find(|side| side.id == id.0);
+    let (Some(of), Some(to)) = (side(of), side(to)) else {
+        return Vec::new();
+    };
+    let costs = costs(&locks, of, to, move_ns(trace));
+    let cost = |cost: &Cost<'_>| {
+        (
+            cost.lock.address,
+            cost.lock.generation,
+            cost.waiting + cost.moving,
+        )
+    };
+    costs.iter().map(cost).collect()
+}
+
+fn shared(trace: &Trace) -> Vec<Lock> {
+    let locks = locks(trace).into_iter();
+    locks.filter(|lock| lock.shared).collect()
+}
+
+fn move_ns(trace: &Trace) -> f64 {
+    trace.move_ns.map_or(MOVE_NS, |ns| ns as f64)
+}
+
+fn sides<'a>(trace: &'a Trace, shared: &[Lock]) -> Vec<Side<'a>> {
+    (0u8..=u8::MAX)
+        .zip(&trace.workloads)
+        .map(|(id, workload)| Side::of(id, workload, shared, trace))
+        .collect()
 }
 
 /// `-log10`, between 0 and [`MOST`].
@@ -209,7 +238,7 @@ impl<'a> Side<'a> {
 
 /// What one lock costs in one direction, in seconds for each second of the workload alone.
 struct Cost<'a> {
-    name: &'a str,
+    lock: &'a Lock,
     waiting: f64,
     moving: f64,
     /// Whether `waiting` is what was measured, and not what is expected.
@@ -247,7 +276,7 @@ fn cost<'a>(lock: &'a Lock, of: &Side<'_>, to: &Side<'_>, move_ns: f64) -> Optio
     let unknown = theirs.held().saturating_mul(2) < theirs.acquired();
     let measured = Some(measured).filter(|measured| unknown && *measured > expected);
     Some(Cost {
-        name: &lock.name,
+        lock,
         waiting: measured.unwrap_or(expected),
         moving: moves.0.min(moves.1),
         measured: measured.is_some(),
@@ -269,7 +298,7 @@ fn expected(mine: &Usage, theirs: &Usage, my_seconds: f64, their_seconds: f64) -
 fn ranked(costs: &[Cost<'_>], slowdown: f64) -> Vec<(String, f64)> {
     let mut sums = std::collections::BTreeMap::<&str, f64>::new();
     for cost in costs {
-        *sums.entry(cost.name).or_default() += (cost.waiting + cost.moving) / slowdown;
+        *sums.entry(&cost.lock.name).or_default() += (cost.waiting + cost.moving) / slowdown;
     }
     let mut ranked: Vec<_> = sums
         .into_iter()

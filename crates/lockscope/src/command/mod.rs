@@ -2,6 +2,8 @@
 
 mod agreement;
 #[cfg(feature = "tracer")]
+mod causes;
+#[cfg(feature = "tracer")]
 mod duration;
 mod html;
 #[cfg(feature = "tracer")]
@@ -11,6 +13,8 @@ mod read;
 #[cfg(feature = "tracer")]
 mod record;
 mod render;
+#[cfg(feature = "tracer")]
+mod rounds;
 #[cfg(feature = "tracer")]
 mod stop;
 #[cfg(feature = "tracer")]
@@ -66,6 +70,9 @@ enum Command {
     /// Measure how two workloads slow each other, to compare it with what their score predicts.
     #[cfg(feature = "tracer")]
     Verify(verify::Verify),
+    /// Measure what a workload loses for each microsecond that the other one holds a lock longer.
+    #[cfg(feature = "tracer")]
+    Causes(causes::Causes),
     /// Compare what scores predict with what `verify` measured.
     Agreement(agreement::AgreementArguments),
     /// Look up which objects the locks of traces are, and write it into the traces.
@@ -113,6 +120,8 @@ pub(crate) fn run(arguments: Arguments) -> Result<ExitCode> {
         Command::Interfere(arguments) => interfere::interfere(&arguments)?,
         #[cfg(feature = "tracer")]
         Command::Verify(arguments) => verify::verify(&arguments)?,
+        #[cfg(feature = "tracer")]
+        Command::Causes(arguments) => causes::causes(&arguments)?,
         Command::Agreement(arguments) => agreement::agreement(&arguments)?,
         Command::Objects(arguments) => objects::objects(&arguments)?,
         Command::Report(arguments) => read::report(&arguments)?,

@@ -237,7 +237,7 @@ pub(crate) fn run_and_record(
         }
         recorder.attach()?;
         match setting.alone {
-            Some(_) => workloads.resume()?,
+            Some(_) => workloads.resume(workloads.len())?,
             None => all.clone().try_for_each(|index| workloads.begin(index))?,
         }
     } else {

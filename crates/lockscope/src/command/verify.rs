@@ -11,7 +11,8 @@ use crate::command::duration::parse_duration;
 use crate::command::read::print;
 use crate::command::record::{self, Common};
 use crate::command::render::pair_table;
-use crate::command::stop::{LOOK, stop_on_signals, stopped};
+use crate::command::rounds::{Beside, median_ms};
+use crate::command::stop::stop_on_signals;
 use crate::command::workloads::{Setting, Workloads};
 
 #[derive(Debug, clap::Args)]
@@ -75,10 +76,6 @@ const BESIDE_B: usize = 3;
 
 /// How often a combination is measured until it is not disturbed.
 const ATTEMPTS: u32 = 200;
-/// Of a combination, what is not looked at: caches and lists still have what the last one left.
-const SETTLING: Duration = Duration::from_millis(60);
-/// As many rounds as have a median.
-const FEWEST: usize = 3;
 
 /// `lockscope verify`.
 pub(crate) fn verify(arguments: &Verify) -> Result<()> {
@@ -142,15 +139,16 @@ fn measure(workloads: &mut Workloads, arguments: &Verify) -> Result<Vec<Block>> 
             match (number + step) % 3 {
                 0 => {
                     let [a, b] = beside(workloads, arguments, [A, B])?;
-                    block.together_ms = [median(workloads, a, A)?, median(workloads, b, B)?];
+                    block.together_ms =
+                        [median_ms(workloads, &a, A)?, median_ms(workloads, &b, B)?];
                 }
                 1 => {
                     let [a, _] = beside(workloads, arguments, [A, BESIDE_A])?;
-                    block.apart_ms[A] = median(workloads, a, A)?;
+                    block.apart_ms[A] = median_ms(workloads, &a, A)?;
                 }
                 _ => {
                     let [b, _] = beside(workloads, arguments, [B, BESIDE_B])?;
-                    block.apart_ms[B] = median(workloads, b, B)?;
+                    block.apart_ms[B] = median_ms(workloads, &b, B)?;
                 }
             }
         }
@@ -166,59 +164,13 @@ fn beside(
     pair: [usize; 2],
 ) -> Result<[Vec<Instant>; 2]> {
     for _ in 0..ATTEMPTS {
-        let (rounds, disturbed) = attempt(workloads, arguments.each, pair)?;
-        if disturbed <= arguments.disturbed {
-            return Ok(rounds);
+        let told = pair.into_iter().filter(|index| *index <= B);
+        let beside = Beside::run(workloads, arguments.each, pair, &told.collect::<Vec<_>>())?;
+        if beside.disturbed <= arguments.disturbed {
+            return Ok(beside.rounds);
         }
     }
     bail!("other programs disturbed the workloads each of {ATTEMPTS} times")
-}
-
-/// Lets two run for `time`, and until those that tell of rounds have told of some: when they did, and
-/// which share of two processors other programs took meanwhile.
-fn attempt(
-    workloads: &mut Workloads,
-    time: Duration,
-    pair: [usize; 2],
-) -> Result<([Vec<Instant>; 2], f64)> {
-    let used = |workloads: &Workloads| {
-        let own: u64 = pair.iter().map(|index| workloads.cpu_ns(*index)).sum();
-        all_cpu_ns().map(|all| all.saturating_sub(own))
-    };
-    let (before, began) = (used(workloads), Instant::now());
-    for index in pair {
-        workloads.freeze(index, false)?;
-    }
-    std::thread::sleep(SETTLING);
-    for index in pair {
-        drop(workloads.launched(index)?.take_rounds());
-    }
-    let begun = Instant::now();
-    let mut rounds = [Vec::new(), Vec::new()];
-    let few = |rounds: &[Vec<Instant>; 2]| {
-        let told = pair.iter().zip(rounds).filter(|(index, _)| **index <= B);
-        told.into_iter().any(|(_, rounds)| rounds.len() <= FEWEST)
-    };
-    while (begun.elapsed() < time || few(&rounds)) && !stopped() {
-        std::thread::sleep(LOOK);
-        for (index, rounds) in pair.iter().zip(&mut rounds) {
-            let launched = workloads.launched(*index)?;
-            rounds.extend(launched.take_rounds());
-            if let Some(status) = launched.ended()? {
-                bail!("a workload ended while it was measured ({status})");
-            }
-        }
-    }
-    for index in pair {
-        workloads.freeze(index, true)?;
-    }
-    let others = used(workloads).zip(before);
-    let others = others.map_or(0, |(after, before)| after.saturating_sub(before));
-    let disturbed = others as f64 / (2 * began.elapsed().as_nanos()) as f64;
-    match stopped() {
-        true => bail!("stopped"),
-        false => Ok((rounds, disturbed)),
-    }
 }
 
 /// The median of what a round takes beside the control.
@@ -226,35 +178,6 @@ fn apart_ms(blocks: &[Block], index: usize) -> f64 {
     let mut times: Vec<_> = blocks.iter().map(|block| block.apart_ms[index]).collect();
     times.sort_by(f64::total_cmp);
     times.get(times.len() / 2).copied().unwrap_or(0.0)
-}
-
-/// How much time tasks, interrupts and other machines of the same host have had the processors of this
-/// machine, in nanoseconds, as the kernel's clock of some milliseconds sees it (`/proc/stat`).
-fn all_cpu_ns() -> Option<u64> {
-    /// A unit of the file, by Linux's promise to programs.
-    const TICK_NS: u64 = 10_000_000;
-    let text = std::fs::read_to_string("/proc/stat").ok()?;
-    let all = text.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    let ticks: Option<Vec<u64>> = all
-        .split_whitespace()
-        .map(|ticks| ticks.parse().ok())
-        .collect();
-    // User, nice, system, idle, waiting for a disk, interrupts, their rest, stolen.
-    match ticks?.as_slice() {
-        [user, nice, system, _, _, hard, soft, stolen, ..] => {
-            Some((user + nice + system + hard + soft + stolen) * TICK_NS)
-        }
-        _ => None,
-    }
-}
-
-/// The median of the milliseconds between rounds.
-fn median(workloads: &Workloads, rounds: Vec<Instant>, index: usize) -> Result<f64> {
-    let between = |pair: &[Instant]| (pair[1] - pair[0]).as_secs_f64() * 1e3;
-    let mut times: Vec<_> = rounds.windows(2).map(between).collect();
-    times.sort_by(f64::total_cmp);
-    let middle = times.get(times.len() / 2).copied();
-    middle.with_context(|| format!("workload {} told of no round", workloads.name(index)))
 }
 
 fn save(arguments: &Verify, trace: &Trace, blocks: Vec<Block>) -> Result<()> {

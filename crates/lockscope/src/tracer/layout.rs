@@ -155,6 +155,29 @@ pub(crate) fn cache_name(bytes: &[u8]) -> Option<String> {
     (users == 1).then(|| String::from_utf8_lossy(name).into_owned())
 }
 
+/// The lock whose holds are made longer, and by how many nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Delay {
+    pub(crate) lock: u64,
+    pub(crate) ns: u64,
+}
+
+impl Delay {
+    pub(crate) fn bytes(&self) -> [u8; 16] {
+        let mut bytes = [0; 16];
+        bytes[..8].copy_from_slice(&self.lock.to_ne_bytes());
+        bytes[8..].copy_from_slice(&self.ns.to_ne_bytes());
+        bytes
+    }
+}
+
+/// Holds that one processor made longer, and by how many nanoseconds in sum; `None` if the length is not
+/// that of such a sum.
+pub(crate) fn delayed(bytes: &[u8]) -> Option<(u64, u64)> {
+    let bytes: &[u8; 16] = bytes.try_into().ok()?;
+    Some((long(bytes, 0)?, long(bytes, 8)?))
+}
+
 /// The counters of what was lost, in their order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Loss {
@@ -197,7 +220,14 @@ mod tests {
     }
 
     #[test]
+    fn a_delay_is_its_lock_and_its_length() {
+        let bytes = Delay { lock: 7, ns: 5_000 }.bytes();
+        assert_eq!(delayed(&bytes), Some((7, 5_000)));
+    }
+
+    #[test]
     fn bytes_of_another_length_are_refused() {
+        assert_eq!(delayed(&[0; 15]), None);
         assert_eq!(Origin::from_bytes(&[0; 15]), None);
         assert_eq!(cache_name(&[1, 0, 0]), None);
         assert_eq!(Key::from_bytes(&[0; 23]), None);

@@ -8,11 +8,13 @@
 mod cache_line;
 mod calibrate;
 mod cgroup;
+mod delayer;
 mod error;
 mod guard;
 mod kernel;
 mod launch;
 mod layout;
+mod loading;
 mod objects;
 mod offer;
 mod output;
@@ -21,6 +23,7 @@ mod symbols;
 mod target;
 
 pub use cgroup::{Cgroup, Hierarchy};
+pub use delayer::{Delayed, Delayer, LONGEST_DELAY_NS};
 pub use error::TracerError;
 pub use guard::{Guard, guard};
 pub use launch::{Launched, Manners, become_workload};

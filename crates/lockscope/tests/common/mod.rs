@@ -13,10 +13,14 @@ pub(crate) fn lockscope() -> Command {
     Command::new(env!("CARGO_BIN_EXE_lockscope"))
 }
 
-/// The example that cargo builds beside the tests.
 pub(crate) fn ground_truth() -> String {
+    example("ground-truth")
+}
+
+/// An example that cargo builds beside the tests.
+pub(crate) fn example(name: &str) -> String {
     let program = Path::new(env!("CARGO_BIN_EXE_lockscope"));
-    let example = program.with_file_name("examples").join("ground-truth");
+    let example = program.with_file_name("examples").join(name);
     example.display().to_string()
 }
 
@@ -87,7 +91,7 @@ pub(crate) fn taken_in(trace: &Trace, workload: u8, functions: &[&str]) -> (u64,
 }
 
 /// How many programs of this name are loaded into the kernel.
-fn loaded(name: &str) -> usize {
+pub(crate) fn loaded(name: &str) -> usize {
     libbpf_rs::query::ProgInfoIter::default()
         .filter(|program| program.name.to_string_lossy() == name)
         .count()
