@@ -301,7 +301,7 @@ fn host_swaps() -> bool {
 mod tests {
     use proptest::prelude::{prop, proptest};
     use proptest::{prop_assert, prop_assert_eq};
-    use rustix::fs::fallocate;
+    use rustix::fs::{FallocateFlags, fallocate};
 
     use super::{Ballast, Locking, STEP, UNIT};
     use crate::page_file::PageFile;
@@ -313,13 +313,17 @@ mod tests {
     }
 
     /// The kernel allocates pages of the file for an area, or finds them prepared.
-    fn fill(file: &PageFile, ballast: &mut Ballast, from: u64, to: u64) {
-        if !ballast.head().is_prepared(from) {
-            ballast.make_room(file, (to - from) as u32);
+    fn fill(file: &PageFile, ballast: &mut Ballast, mut from: u64, to: u64) {
+        while from < to {
+            let (is_prepared, pages) = ballast.head().stretch(from, (to - from) as u32);
+            if !is_prepared {
+                ballast.make_room(file, pages);
+            }
+            let (end, mode) = (from + u64::from(pages), FallocateFlags::empty());
+            fallocate(file.as_fd(), mode, from * 4096, (end - from) * 4096).expect("memory");
+            ballast.take(from, end);
+            from = end;
         }
-        let mode = rustix::fs::FallocateFlags::empty();
-        fallocate(file.as_fd(), mode, from * 4096, (to - from) * 4096).expect("memory");
-        ballast.take(from, to);
     }
 
     fn free(file: &PageFile, ballast: &mut Ballast, from: u64, to: u64) {

@@ -47,7 +47,7 @@
 //! | a fault: the signal, its decision, what cannot be served | `signal`, `fault`, `refusal` |
 //! | the policy's decisions, carried out | `backend`, writing pages out: `backend::write_out`; mapping ahead: `ahead`; calls that neighbours share: `batch` |
 //! | putting pages into page tables, and protecting them | `userfault`; what is in them: `present` |
-//! | areas: their memory, and where they are attached | `memory`, `page_file`, `attached`, `holders` |
+//! | areas: their memory, and where they are attached | `memory`, `page_file`, `extents`, `attached`, `holders` |
 //! | which pages of an area are in memory: the door in and out | `cached` |
 //! | copy on write | `copied` |
 //! | what a suspended program waits for | `transfer`; a page that another thread reads: `fetch`; a cluster that one writes: `cluster_write` |
@@ -111,6 +111,7 @@ mod copied;
 mod detach;
 mod engine;
 mod error;
+mod extents;
 mod fault;
 mod fetch;
 mod hold;

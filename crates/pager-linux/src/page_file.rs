@@ -17,14 +17,13 @@ use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::io::Errno;
 
 use crate::cached::CachedPages;
+use crate::extents::Extents;
 use crate::hold::Ballast;
 use crate::store::{read_all, write_all};
 
 /// Bytes of the file in memory that the areas of a cell are: far more than there are addresses, and less than an offset can be.
 /// It takes memory only where pages are, but a process may not have it under a limit on the size of files (`RLIMIT_FSIZE`).
 pub const PAGE_FILE_BYTES: u64 = 1 << 60;
-/// Extents are powers of two of pages, up to that of the largest area.
-const SIZES: usize = u32::BITS as usize + 1;
 
 /// Pages of the file that an area has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +48,7 @@ impl Extent {
         PageNumber::new(self.pages)
     }
 
+    /// The power of two of pages that it takes.
     fn size(self) -> usize {
         self.pages.next_power_of_two().trailing_zeros() as usize
     }
@@ -58,10 +58,7 @@ impl Extent {
 #[derive(Debug)]
 pub(crate) struct PageFile {
     file: OwnedFd,
-    /// By the power of two that they are of: the first pages of free extents.
-    free: [Vec<u64>; SIZES],
-    /// Pages from this one on were never used.
-    unused: u64,
+    free: Extents,
     /// Extents without an area that may hold pages, or be mapped, still.
     limbo: Vec<CachedPages>,
     /// Mappings of areas at addresses without an owner: until they are unmapped, no extent is used
@@ -82,8 +79,7 @@ impl PageFile {
         rustix::fs::ftruncate(&file, PAGE_FILE_BYTES)?;
         Ok(PageFile {
             file,
-            free: [const { Vec::new() }; SIZES],
-            unused: 0,
+            free: Extents::new(PAGE_FILE_BYTES / PAGE),
             limbo: Vec::new(),
             stale_mappings: 0,
         })
@@ -99,19 +95,8 @@ impl PageFile {
     /// `StorageFull` when the file has no pages left, which takes more areas than can be made.
     pub(crate) fn take(&mut self, pages: u32) -> io::Result<Extent> {
         let mut extent = Extent { first: 0, pages };
-        if let Some(first) = self.free[extent.size()].pop() {
-            extent.first = first;
-            return Ok(extent);
-        }
-        let end = self.unused + (1 << extent.size());
-        if end > PAGE_FILE_BYTES / PAGE {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        extent.first = self.unused;
-        self.unused = end;
-        // So that giving it back allocates nothing.
-        self.limbo.reserve(1);
-        self.free[extent.size()].reserve(1);
+        let first = self.free.take(extent.size());
+        extent.first = first.ok_or(io::ErrorKind::StorageFull)?;
         Ok(extent)
     }
 
@@ -131,7 +116,7 @@ impl PageFile {
                 return;
             }
             let extent = left.extent();
-            self.free[extent.size()].push(extent.first);
+            self.free.give_back(extent.first, extent.size());
         }
     }
 

@@ -230,7 +230,7 @@ fn an_area_punches_out_what_was_touched_and_leaves_what_is_prepared() {
     let memory = Addresses::reserve(ALL);
     let mut before = None;
     for touched in [0, 1, 4, 40] {
-        let mut live = || {
+        let live = || {
             let id = paging.reserve(&Contract::hard(64)).expect("frames");
             let area = paging.create_area(ALL, Sharing::Conserve);
             memory.attach(&paging, id, area.expect("an area"));
@@ -239,11 +239,11 @@ fn an_area_punches_out_what_was_touched_and_leaves_what_is_prepared() {
             }
             while paging.end_step(id, 64).expect("there") == Ending::More {}
         };
-        let punched = calls(Some(Call::Punch), &mut live);
+        let punched = calls(Some(Call::Punch), live);
         assert_eq!(punched, u64::from(touched));
         assert_eq!(paging.held().ballast, ALL - touched);
         while !paging.refill(8).expect("memory") {}
-        let all = calls(None, &mut live);
+        let all = calls(None, live);
         // To map a page, to take it from the ballast, to unmap and to punch it; some steps more.
         let one = *before.get_or_insert(all);
         assert!(
