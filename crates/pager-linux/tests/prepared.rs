@@ -317,4 +317,17 @@ fn a_host_without_memory_leaves_the_ballast_smaller_and_whole_again_later() {
         assert_eq!(paging.held().ballast, 256);
         paging.audit();
     }
+    // What is lent cannot be dropped now: the caller is told, and does not ask again and again.
+    arm_this_thread(Plan {
+        after: 0,
+        failures: u64::MAX,
+        errno: libc::ENOMEM,
+        only: Some(Call::Punch),
+    });
+    paging.lend(128);
+    assert!(paging.refill(8).is_err());
+    disarm();
+    while !paging.refill(8).expect("memory") {}
+    assert_eq!(paging.held().ballast, 128);
+    paging.audit();
 }
