@@ -17,6 +17,7 @@ use rustix::mm::Advice;
 use crate::ahead::Stream;
 use crate::attached::{Attached, Role};
 use crate::batch::{MOST, Releases, Run, Source, Zaps};
+use crate::cached::Punches;
 use crate::cluster_write::ClusterWrites;
 use crate::fetch::{Fetches, Waited, Want};
 use crate::hold::Ballast;
@@ -29,7 +30,7 @@ use crate::span::Span;
 use crate::store::{Store, read_all};
 use crate::swap_places::{NOWHERE, SwapPlaces};
 use crate::transfer::Wanted;
-use crate::userfault::Userfault;
+use crate::userfault::{Stopped, Userfault};
 
 /// Pages of the largest attachment that a spare can take the place of: those of a memory.
 const SPARE: u32 = 1 << 20;
@@ -97,12 +98,12 @@ pub(crate) struct Linux {
 impl Linux {
     pub(crate) fn new(
         userfault: Userfault,
+        file: PageFile,
         ballast: Ballast,
         store: Option<Box<dyn Store>>,
         clusters_at_once: u32,
     ) -> std::io::Result<Self> {
         let pages = store.as_ref().map_or(0, |store| store.pages());
-        let file = PageFile::new()?;
         let (staging, zeros) = (Staging::new(CLUSTER as u32)?, Staging::new(ZEROS)?);
         Ok(Linux {
             userfault,
@@ -299,16 +300,18 @@ impl Linux {
     ) {
         self.settle();
         self.memory(area).unfilled.put(page, false);
+        let memory = self.areas[area as usize].as_mut().expect("an area");
+        let bytes = self.staging.read(0, 1);
         // The remains of an earlier one may still be there, and are then overwritten.
-        let stale = self.memory(area).cached.get(page);
-        if !stale {
-            self.ballast.use_frames(1);
-        }
-        if let (Some((span, protect)), false) = (shown, stale) {
+        let is_stale = memory.cached.get(page);
+        let is_filled = memory.cached.fill_prepared(&mut self.ballast, page, bytes);
+        let is_there = is_stale || is_filled;
+        if let (Some((span, protect)), false) = (shown, is_there) {
+            self.ballast.make_room(&self.file, 1);
             let from = self.staging.span();
             match self.userfault.map_copies(span, from, protect) {
                 Ok(()) => {
-                    self.memory(area).cached.put(page, true);
+                    memory.cached.put(&mut self.ballast, page, page.next());
                     self.view(attached).present.put(page, true);
                     return;
                 }
@@ -316,12 +319,13 @@ impl Linux {
             }
         }
         // The page that was read must not be lost: it may be the only copy.
-        let bytes = self.staging.read(0, 1);
-        let memory = self.areas[area as usize].as_mut().expect("an area");
-        if let Err(error) = memory.save(&self.file, page, bytes) {
-            self.ballast.free_frames(u32::from(!stale));
+        let saved = match is_filled {
+            true => Ok(()),
+            false => (memory.cached).save(&self.file, &mut self.ballast, page, bytes),
+        };
+        if let Err(error) = saved {
             self.leave_unfilled(area, page, Errno::from_io_error(&error));
-        } else if let (Some((span, protect)), true) = (shown, stale) {
+        } else if let (Some((span, protect)), true) = (shown, is_there) {
             match self.userfault.map_cached(span, protect) {
                 Ok(()) => {
                     self.view(attached).present.put(page, true);
@@ -428,38 +432,19 @@ impl Linux {
 
     /// Maps the first pages of `from .. run.to`; returns how far it came.
     fn map_part(&mut self, run: Run, from: PageNumber) -> Result<PageNumber, Errno> {
-        let view = self.view(run.attached);
-        let area = view.area;
-        let to = match run.source {
-            Source::Cached => run.to,
-            Source::Zeros => run.to.min(from.plus(ZEROS)),
-        };
-        let pages = to.since(from);
-        let span = view.pages_at(from, to);
-        let result = match run.source {
-            Source::Cached => self.userfault.map_cached(span, run.protect),
-            Source::Zeros => {
-                self.ballast.use_frames(pages);
-                if run.protect {
-                    let zeros = self.zeros.span();
-                    self.userfault.map_copies(span, zeros, true)
-                } else {
-                    self.userfault.map_zeros(span)
-                }
+        let (to, result) = match run.source {
+            Source::Cached => {
+                let span = self.view(run.attached).pages_at(from, run.to);
+                (run.to, self.userfault.map_cached(span, run.protect))
             }
+            Source::Zeros => self.map_zeros(run, from),
         };
         let (done, errno) = match result {
-            Ok(()) => (pages, None),
+            Ok(()) => (to.since(from), None),
             Err(stopped) => (stopped.done, Some(stopped.errno)),
         };
         for page in PageNumber::range(from.get()..from.get() + done) {
             self.view(run.attached).present.put(page, true);
-            if run.source == Source::Zeros {
-                self.memory(area).cached.put(page, true);
-            }
-        }
-        if run.source == Source::Zeros {
-            self.ballast.free_frames(pages - done);
         }
         match errno {
             None => Ok(to),
@@ -473,6 +458,31 @@ impl Linux {
             }
             Some(errno) => Err(errno),
         }
+    }
+
+    /// Maps the first pages of `from .. run.to`, which are not cached, with zeros: those that are prepared, or those
+    /// that are not. Returns how far this was to come, and whether it did.
+    fn map_zeros(&mut self, run: Run, from: PageNumber) -> (PageNumber, Result<(), Stopped>) {
+        let view = self.attached[run.attached as usize].as_ref();
+        let view = view.expect("an attachment");
+        let memory = self.areas[view.area as usize].as_mut();
+        let cached = &mut memory.expect("an area").cached;
+        let most = run.to.min(from.plus(ZEROS));
+        let (is_prepared, pages) = cached.stretch(&self.ballast, from, most);
+        let to = from.plus(pages);
+        let span = view.pages_at(from, to);
+        let result = if is_prepared {
+            self.userfault.map_cached(span, run.protect)
+        } else {
+            self.ballast.make_room(&self.file, pages);
+            match run.protect {
+                true => (self.userfault).map_copies(span, self.zeros.span(), true),
+                false => self.userfault.map_zeros(span),
+            }
+        };
+        let done = result.map_or_else(|stopped| stopped.done, |()| pages);
+        cached.put(&mut self.ballast, from, from.plus(done));
+        (to, result)
     }
 
     /// Stops serving faults at the addresses of an attachment.
@@ -539,10 +549,15 @@ impl Linux {
                 _ => self.userfault.protect(span, false)?,
             }
         } else {
-            let filled = self.userfault.map_zeros(span);
+            let run = Run {
+                attached: shown,
+                from: page,
+                to: page.next(),
+                source: Source::Zeros,
+                protect: false,
+            };
+            let (_, filled) = self.map_zeros(run, page);
             filled.map_err(|stopped| stopped.errno)?;
-            self.memory(area).cached.put(page, true);
-            self.ballast.use_frames(1);
         }
         self.memory(area).dirty.put(page, true);
         self.view(shown).present.put(page, true);
@@ -605,7 +620,8 @@ impl Linux {
         if memory.vacant.put(page.number, false) {
             // It could not be punched out, so it is overwritten.
             let zeros = self.zeros.read(0, 1);
-            if let Err(error) = memory.save(&self.file, page.number, zeros) {
+            let cached = &mut memory.cached;
+            if let Err(error) = cached.save(&self.file, &mut self.ballast, page.number, zeros) {
                 self.leave_unfilled(area, page.number, Errno::from_io_error(&error));
             }
         }
@@ -613,19 +629,18 @@ impl Linux {
         memory.dirty.put(page.number, false);
     }
 
-    /// Gives pages `from .. to` of an area back, even if they are mapped.
+    /// Gives pages of `from .. to` of an area back, even if they are mapped. Returns how far it came in a step.
     ///
     /// # Errors
-    /// The kernel's; nothing has changed.
+    /// The kernel's; it can be tried again.
     pub(crate) fn drop_pages(
         &mut self,
         area: u32,
         from: PageNumber,
         to: PageNumber,
-    ) -> Result<(), Errno> {
+    ) -> Result<PageNumber, Errno> {
         let memory = self.areas[area as usize].as_mut().expect("an area");
-        let freed = memory.punch(&self.file, from, to)?;
-        self.ballast.free_frames(freed);
+        let to = memory.punch(&self.file, &mut self.ballast, (from, to), Punches::STEP)?;
         if self.unzapped {
             for &attached in &memory.attached {
                 if let Some(view) = &mut self.attached[attached as usize] {
@@ -634,7 +649,7 @@ impl Linux {
                 }
             }
         }
-        Ok(())
+        Ok(to)
     }
 
     fn read_stored(&mut self, area: u32, page: PageNumber) -> std::io::Result<()> {
@@ -778,7 +793,7 @@ impl Backend for Linux {
         let loaded = if memory.unfilled.get(from.page.number) {
             self.read_stored(from.page.area.index(), from.page.number)
         } else if memory.cached.get(from.page.number) {
-            memory.load(&self.file, from.page.number, into)
+            (memory.cached).load(&self.file, from.page.number, into)
         } else {
             into.fill(0);
             Ok(())
@@ -845,13 +860,12 @@ impl Backend for Linux {
             return;
         };
         let Some(memory) = memory.take() else { return };
-        self.ballast.free_frames(memory.cached.count());
         if let Backing::Store(places) = &memory.backing {
             for &place in places.touched().filter(|&&place| place != NOWHERE) {
                 self.swap_places.give_back(place);
             }
             self.unpromise(memory.owner, memory.promised);
         }
-        self.file.give_back(memory.extent);
+        self.file.give_back(&mut self.ballast, memory.cached);
     }
 }

@@ -82,6 +82,35 @@ impl Bits {
         count
     }
 
+    /// Finds the first bit of `from .. to` that is `value`.
+    pub(crate) fn first(&self, from: u32, to: u32, value: bool) -> Option<u32> {
+        let mut at = from;
+        while at < to {
+            let end = to.min((at / 64 + 1) * 64);
+            let word = self.words[(at / 64) as usize];
+            let found = (if value { word } else { !word }) & mask(at, end);
+            if found != 0 {
+                return Some(at / 64 * 64 + found.trailing_zeros());
+            }
+            at = end;
+        }
+        None
+    }
+
+    /// Finds the last bit before `to` that is set.
+    pub(crate) fn last(&self, to: u32) -> Option<u32> {
+        let mut end = to;
+        while end > 0 {
+            let start = (end - 1) / 64 * 64;
+            let found = self.words[(start / 64) as usize] & mask(start, end);
+            if found != 0 {
+                return Some(start + found.ilog2());
+            }
+            end = start;
+        }
+        None
+    }
+
     /// Returns whether no bit is set.
     pub(crate) fn is_clear(&self) -> bool {
         self.words.iter().all(|&word| word == 0)
@@ -127,6 +156,17 @@ impl PageBits {
     /// The page where a walk from `from` ends, as [`Bits::after`] has it.
     pub(crate) fn after(&self, from: PageNumber, to: PageNumber, limit: u32) -> PageNumber {
         PageNumber::new(self.0.after(from.get(), to.get(), limit))
+    }
+
+    /// Finds the first page of `from .. to` whose bit is `value`.
+    pub(crate) fn first(
+        &self,
+        from: PageNumber,
+        to: PageNumber,
+        value: bool,
+    ) -> Option<PageNumber> {
+        let first = self.0.first(from.get(), to.get(), value);
+        first.map(PageNumber::new)
     }
 
     /// Pages of `from .. to` whose bits are set.
@@ -178,6 +218,10 @@ mod tests {
                     0 => from.min(to),
                     _ => met.get(limit as usize - 1).map_or(to, |&bit| bit + 1),
                 };
+                let clear = (from..to).find(|bit| !set.contains(bit));
+                prop_assert_eq!(bits.first(from, to, true), met.first().copied());
+                prop_assert_eq!(bits.first(from, to, false), clear);
+                prop_assert_eq!(bits.last(to), set.range(..to).next_back().copied());
                 if from < to {
                     prop_assert_eq!(bits.after(from, to, limit), expected);
                     prop_assert_eq!(bits.count_in(from, to) as usize, met.len());

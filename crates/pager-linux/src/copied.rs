@@ -84,13 +84,18 @@ impl Linux {
     }
 
     /// Shows the pages of an attachment from `first` on at these of its addresses.
-    fn show(&self, attached: u32, block: Span, first: PageNumber) -> std::io::Result<()> {
+    fn show(&mut self, attached: u32, block: Span, first: PageNumber) -> std::io::Result<()> {
         let view = self.attached[attached as usize].as_ref();
         let view = view.expect("an attachment");
-        let memory = self.areas[view.area as usize].as_ref();
+        let memory = self.areas[view.area as usize].as_mut();
         let memory = memory.expect("an area");
         let tracked = memory.is_tracked() || view.is_original();
-        block.map(self.file.as_fd(), memory.extent.page(first))?;
-        self.userfault.register(block, tracked)
+        block.map(self.file.as_fd(), memory.cached.extent().page(first))?;
+        let registered = self.userfault.register(block, tracked);
+        if registered.is_err() {
+            // Until something else is there, pages that are touched are the kernel's to find.
+            memory.cached.has_strays();
+        }
+        registered
     }
 }

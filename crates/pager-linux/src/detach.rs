@@ -199,7 +199,7 @@ impl Linux {
                 break;
             }
         }
-        self.file.settle();
+        self.file.settle(&mut self.ballast);
         self.renew_spare();
     }
 
@@ -241,7 +241,7 @@ impl Linux {
         span.forbid().map_err(system("take a mapping back"))?;
         self.holders.has_left(id, at, span);
         self.file.stale_mappings -= 1;
-        self.file.settle();
+        self.file.settle(&mut self.ballast);
         Ok(())
     }
 
@@ -322,7 +322,12 @@ impl Linux {
             self.unmap_unwanted(aside);
             self.clear_present(moving.attached, PageNumber::FIRST, from);
         }
-        part.forbid().map_err(system("take addresses back"))?;
+        if let Err(error) = part.forbid() {
+            // Its faults may be the kernel's by now.
+            let area = self.view(moving.attached).area;
+            self.memory(area).cached.has_strays();
+            return Err(system("take addresses back")(error));
+        }
         let mut pages = 0;
         if moving.to.is_none() {
             pages = self.clear_present(moving.attached, from, to);
@@ -411,10 +416,10 @@ impl Linux {
             true => memory.cached.after(aside.next, all, limit),
             false => all,
         };
-        let to = view.present.after(aside.next, to, limit, TABLES);
+        let mut to = view.present.after(aside.next, to, limit, TABLES);
         if aside.drops {
             // Takes them out of the page table as well.
-            self.drop_pages(area, aside.next, to)?;
+            to = self.drop_pages(area, aside.next, to)?;
         }
         aside.span.addresses_of(aside.next, to).unmap()?;
         let from = std::mem::replace(&mut aside.next, to);

@@ -161,14 +161,24 @@ impl Engine {
     pub(crate) fn audit(&mut self) {
         self.pager.audit().expect("the policy's invariants");
         let linux = self.linux();
-        let mut used = 0;
-        for memory in linux.areas.iter().flatten() {
-            used += memory.cached.count();
+        let areas = linux.areas.iter().flatten().map(|memory| &memory.cached);
+        let all = areas.chain(linux.file.limbo());
+        let head = linux.ballast.head();
+        let (mut used, mut taken) = (0, 0);
+        for (cached, within) in all.map(|cached| cached.audit(head)) {
+            used += cached;
+            taken += within;
         }
-        let resident = linux.file.resident_bytes().expect("a size");
-        assert_eq!(u64::from(used) * PAGE, resident, "pages of all areas");
+        assert_eq!(head.taken(), taken, "pages of the head that areas have");
         let held = linux.ballast.held();
         assert_eq!(held.used, used, "frames in use");
+        let resident = linux.file.resident_bytes().expect("a size");
+        let pages = u64::from(used) + u64::from(held.ballast);
+        assert_eq!(
+            pages * PAGE,
+            resident,
+            "pages of all areas, and prepared ones"
+        );
         let sum = held.used + held.lent + held.ballast;
         // Released pages may wait to be given back, at most 64.
         assert!(sum <= held.frames + 64, "{held:?}");

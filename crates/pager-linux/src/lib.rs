@@ -24,7 +24,8 @@
 //! 7. **A range is free soon, its pages later.** [Retiring](Paging::retire_step) a reservation moves
 //!    its page tables aside; [`Paging::end_step`] takes the frames back, both so many per step.
 //! 8. **A node holds what it promises.** Unused frames are [held](Held) by a ballast of real
-//!    memory.
+//!    memory: pages of the memfd that are zero and in no area. The first touch of one of them takes no
+//!    page from the kernel.
 //! 9. **Missing features of the kernel are reported by name** ([`Features`]).
 //! 10. **Finite resources are divided before they are used.** A reservation may have a share of the
 //!     kernel's mappings and of the places in the store ([`Limits`]); an attachment takes the most
@@ -46,11 +47,12 @@
 //! | a fault: the signal, its decision, what cannot be served | `signal`, `fault`, `refusal` |
 //! | the policy's decisions, carried out | `backend`, writing pages out: `backend::write_out`; mapping ahead: `ahead`; calls that neighbours share: `batch` |
 //! | putting pages into page tables, and protecting them | `userfault`; what is in them: `present` |
-//! | areas: their memory, and where they are attached | `memory`, `page_file`, `attached`, `holders` |
+//! | areas: their memory, and where they are attached | `memory`, `page_file`, `extents`, `attached`, `holders` |
+//! | which pages of an area are in memory: the door in and out | `cached` |
 //! | copy on write | `copied` |
 //! | what a suspended program waits for | `transfer`; a page that another thread reads: `fetch`; a cluster that one writes: `cluster_write` |
 //! | secondary storage: the swap file and its places | `store`, `swap_file`, `swap_places` |
-//! | frames that are held for the node | `hold` |
+//! | frames that are held for the node | `hold`; which pages of the memfd they are: `prepared` |
 //! | giving addresses back soon, contents later | `detach` |
 //! | the host's own accesses | `host_access` |
 //! | system calls on ranges of addresses | `span` |
@@ -103,11 +105,13 @@ mod attached;
 mod backend;
 mod batch;
 mod bits;
+mod cached;
 mod cluster_write;
 mod copied;
 mod detach;
 mod engine;
 mod error;
+mod extents;
 mod fault;
 mod fetch;
 mod hold;
@@ -116,6 +120,7 @@ mod host_access;
 mod memory;
 mod page_file;
 mod paging;
+mod prepared;
 mod present;
 mod probe;
 mod refusal;

@@ -9,6 +9,8 @@ use leasehold_pager::{PAGE, PageNumber, ReservationId, Sparse};
 use rustix::io::Errno;
 
 use crate::bits::PageBits;
+use crate::cached::{CachedPages, Punches};
+use crate::hold::Ballast;
 use crate::page_file::{Extent, PageFile};
 use crate::span::BYTES;
 use crate::swap_places::NOWHERE;
@@ -24,18 +26,16 @@ pub(crate) enum Backing {
     File(File),
 }
 
-/// An area's pages. Only this record tells which of them are cached: no other area shares the
-/// extent.
+/// An area's pages.
 #[derive(Debug)]
 pub(crate) struct Memory {
-    pub(crate) extent: Extent,
     pub(crate) backing: Backing,
     /// Places in the store that are promised to it, and the reservation whose share they are of;
     /// without one, they are of the unreserved ones.
     pub(crate) promised: u32,
     pub(crate) owner: Option<ReservationId>,
     /// Pages that the file has in memory.
-    pub(crate) cached: PageBits,
+    pub(crate) cached: CachedPages,
     /// Of these, pages that were released and are not punched out yet.
     pub(crate) vacant: PageBits,
     /// Pages written to since they were filled or written out.
@@ -60,11 +60,10 @@ impl Memory {
             0
         };
         Memory {
-            extent,
             backing,
             promised,
             owner,
-            cached: PageBits::new(pages),
+            cached: CachedPages::new(extent),
             vacant: PageBits::new(pages),
             dirty: PageBits::new(pages),
             leaving: Leaving::default(),
@@ -75,7 +74,7 @@ impl Memory {
     }
 
     pub(crate) fn pages(&self) -> u32 {
-        self.extent.pages()
+        self.cached.extent().pages()
     }
 
     /// Writes to its pages have to be known, because pages that were not written to are evicted
@@ -91,45 +90,24 @@ impl Memory {
         }
     }
 
-    /// Copies a cached page out.
-    pub(crate) fn load(
-        &self,
-        file: &PageFile,
-        page: PageNumber,
-        into: &mut [u8],
-    ) -> io::Result<()> {
-        file.load(self.extent, page, into)
-    }
-
-    /// Fills a page without mapping it; it is cached then.
-    pub(crate) fn save(
-        &mut self,
-        file: &PageFile,
-        page: PageNumber,
-        from: &[u8],
-    ) -> io::Result<()> {
-        file.save(self.extent, page, from)?;
-        self.cached.put(page, true);
-        Ok(())
-    }
-
-    /// Gives the frames of pages `from .. to` back to the kernel, which takes them out of every
-    /// page table as well. Returns how many there were.
+    /// Gives the frames of cached pages of `from .. to` back to the kernel, as [`CachedPages::punch`] does, with what is
+    /// recorded of them. Returns how far it came.
     ///
     /// # Errors
-    /// The kernel's; the pages are as they were.
+    /// The kernel's; pages behind those that were given back are as they were.
     pub(crate) fn punch(
         &mut self,
         file: &PageFile,
-        from: PageNumber,
-        to: PageNumber,
-    ) -> Result<u32, Errno> {
-        file.punch(self.extent, from, to)?;
-        self.vacant.clear(from, to);
-        self.dirty.clear(from, to);
-        self.leaving.clear(from, to);
-        self.unfilled.clear(from, to);
-        Ok(self.cached.clear(from, to))
+        ballast: &mut Ballast,
+        (from, to): (PageNumber, PageNumber),
+        punches: Punches,
+    ) -> Result<PageNumber, Errno> {
+        let punched = self.cached.punch(file, ballast, (from, to), punches)?;
+        self.vacant.clear(from, punched);
+        self.dirty.clear(from, punched);
+        self.leaving.clear(from, punched);
+        self.unfilled.clear(from, punched);
+        Ok(punched)
     }
 
     /// Copies a page of the file that backs the area; what lies beyond its end is zero.

@@ -4,8 +4,9 @@
 //! one is made when the cell starts, and serves any number of areas. Its length is that of all
 //! addresses: it takes memory only where pages are.
 //!
-//! An extent is given to the next area only after all of it was punched out, and after no mapping
-//! of it is left: what cannot be punched or unmapped now stays in *limbo*, and is tried again.
+//! An extent is given to the next area only after all pages that an area had in it were punched out, and after no mapping
+//! of it is left: what cannot be punched or unmapped now stays in *limbo*, and is tried again. [Prepared](crate::prepared)
+//! pages, which are zero, stay for the next area.
 
 use leasehold_door::{Call, pass};
 use std::io;
@@ -15,13 +16,14 @@ use leasehold_pager::{PAGE, PageNumber};
 use rustix::fs::{FallocateFlags, MemfdFlags};
 use rustix::io::Errno;
 
+use crate::cached::CachedPages;
+use crate::extents::Extents;
+use crate::hold::Ballast;
 use crate::store::{read_all, write_all};
 
 /// Bytes of the file in memory that the areas of a cell are: far more than there are addresses, and less than an offset can be.
 /// It takes memory only where pages are, but a process may not have it under a limit on the size of files (`RLIMIT_FSIZE`).
 pub const PAGE_FILE_BYTES: u64 = 1 << 60;
-/// Extents are powers of two of pages, up to that of the largest area.
-const SIZES: usize = u32::BITS as usize + 1;
 
 /// Pages of the file that an area has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,10 +44,11 @@ impl Extent {
     }
 
     /// The page behind its last one.
-    fn end(self) -> PageNumber {
+    pub(crate) fn end(self) -> PageNumber {
         PageNumber::new(self.pages)
     }
 
+    /// The power of two of pages that it takes.
     fn size(self) -> usize {
         self.pages.next_power_of_two().trailing_zeros() as usize
     }
@@ -55,12 +58,9 @@ impl Extent {
 #[derive(Debug)]
 pub(crate) struct PageFile {
     file: OwnedFd,
-    /// By the power of two that they are of: the first pages of free extents.
-    free: [Vec<u64>; SIZES],
-    /// Pages from this one on were never used.
-    unused: u64,
+    free: Extents,
     /// Extents without an area that may hold pages, or be mapped, still.
-    limbo: Vec<Extent>,
+    limbo: Vec<CachedPages>,
     /// Mappings of areas at addresses without an owner: until they are unmapped, no extent is used
     /// again.
     pub(crate) stale_mappings: usize,
@@ -79,8 +79,7 @@ impl PageFile {
         rustix::fs::ftruncate(&file, PAGE_FILE_BYTES)?;
         Ok(PageFile {
             file,
-            free: [const { Vec::new() }; SIZES],
-            unused: 0,
+            free: Extents::new(PAGE_FILE_BYTES / PAGE),
             limbo: Vec::new(),
             stale_mappings: 0,
         })
@@ -96,51 +95,36 @@ impl PageFile {
     /// `StorageFull` when the file has no pages left, which takes more areas than can be made.
     pub(crate) fn take(&mut self, pages: u32) -> io::Result<Extent> {
         let mut extent = Extent { first: 0, pages };
-        if let Some(first) = self.free[extent.size()].pop() {
-            extent.first = first;
-            return Ok(extent);
-        }
-        let end = self.unused + (1 << extent.size());
-        if end > PAGE_FILE_BYTES / PAGE {
-            return Err(io::ErrorKind::StorageFull.into());
-        }
-        extent.first = self.unused;
-        self.unused = end;
-        // So that giving it back allocates nothing.
-        self.limbo.reserve(1);
-        self.free[extent.size()].reserve(1);
+        let first = self.free.take(extent.size());
+        extent.first = first.ok_or(io::ErrorKind::StorageFull)?;
         Ok(extent)
     }
 
     /// Gives back the extent of a removed area, with the pages that are left in it.
-    pub(crate) fn give_back(&mut self, extent: Extent) {
-        self.limbo.push(extent);
-        self.settle();
+    pub(crate) fn give_back(&mut self, ballast: &mut Ballast, left: CachedPages) {
+        self.limbo.push(left);
+        self.settle(ballast);
     }
 
     /// Tries again what could not be given back.
-    pub(crate) fn settle(&mut self) {
+    pub(crate) fn settle(&mut self, ballast: &mut Ballast) {
         while self.stale_mappings == 0
-            && let Some(extent) = self.limbo.pop()
+            && let Some(mut left) = self.limbo.pop()
         {
-            if self.punch(extent, PageNumber::FIRST, extent.end()).is_err() {
-                self.limbo.push(extent);
+            if left.vacate(self, ballast).is_err() {
+                self.limbo.push(left);
                 return;
             }
-            self.free[extent.size()].push(extent.first);
+            let extent = left.extent();
+            self.free.give_back(extent.first, extent.size());
         }
     }
 
-    /// Gives the frames of pages `from .. to` back to the kernel, which takes them out of every
+    /// Gives the frames of the file's pages `from .. to` back to the kernel, which takes them out of every
     /// page table as well.
-    pub(crate) fn punch(
-        &self,
-        extent: Extent,
-        from: PageNumber,
-        to: PageNumber,
-    ) -> Result<(), Errno> {
+    pub(crate) fn punch(&self, from: u64, to: u64) -> Result<(), Errno> {
         let mode = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
-        let (offset, bytes) = (extent.page(from) * PAGE, u64::from(to.since(from)) * PAGE);
+        let (offset, bytes) = (from * PAGE, (to - from) * PAGE);
         loop {
             pass(Call::Punch)?;
             match rustix::fs::fallocate(&self.file, mode, offset, bytes) {
@@ -159,13 +143,18 @@ impl PageFile {
         })
     }
 
-    /// Fills a page without mapping it; it is cached then.
+    /// Fills a page without mapping it.
     pub(crate) fn save(&self, extent: Extent, page: PageNumber, from: &[u8]) -> io::Result<()> {
         let offset = extent.page(page) * PAGE;
         write_all(from, |done, rest| {
             pass(Call::Save)?;
             Ok(rustix::io::pwrite(&self.file, rest, offset + done as u64)?)
         })
+    }
+
+    /// What is in limbo: for tests.
+    pub(crate) fn limbo(&self) -> impl Iterator<Item = &CachedPages> {
+        self.limbo.iter()
     }
 
     /// Bytes that the file has in memory, as the kernel counts them: for tests.
@@ -184,8 +173,15 @@ mod tests {
     use proptest::prelude::{any, prop, proptest};
     use proptest::{prop_assert, prop_assert_eq};
 
-    use super::{Extent, PageFile};
+    use super::PageFile;
+    use crate::cached::CachedPages;
+    use crate::hold::{Ballast, Locking};
     use leasehold_pager::PageNumber;
+
+    /// Some of the extents are in the head.
+    fn hold(file: &PageFile) -> Ballast {
+        Ballast::hold(file, 64, Locking::Never).expect("memory")
+    }
 
     proptest! {
         /// Whatever is taken and given back: extents of areas never overlap, and read as zeros.
@@ -194,42 +190,64 @@ mod tests {
             steps in prop::collection::vec((any::<bool>(), 1u32..20, any::<u8>()), 0..60),
         ) {
             let mut file = PageFile::new().expect("a file");
-            let mut taken: Vec<Extent> = Vec::new();
+            let mut ballast = hold(&file);
+            let mut taken: Vec<CachedPages> = Vec::new();
             for (take, pages, which) in steps {
                 if take || taken.is_empty() {
                     let extent = file.take(pages).expect("pages");
                     prop_assert_eq!(extent.pages(), pages);
                     for other in &taken {
+                        let other = other.extent();
                         let apart = other.page(other.end()) <= extent.page(PageNumber::FIRST)
                             || extent.page(extent.end()) <= other.page(PageNumber::FIRST);
                         prop_assert!(apart, "{:?} {:?}", other, extent);
                     }
                     let mut bytes = [1; 4096];
                     let last = PageNumber::new(pages - 1);
-                    file.load(extent, last, &mut bytes).expect("a page");
+                    let mut cached = CachedPages::new(extent);
+                    cached.load(&file, last, &mut bytes).expect("a page");
                     prop_assert!(bytes.iter().all(|&byte| byte == 0));
-                    file.save(extent, last, &[7; 4096]).expect("room");
-                    taken.push(extent);
+                    cached.save(&file, &mut ballast, last, &[7; 4096]).expect("room");
+                    taken.push(cached);
                 } else {
                     let gone = taken.swap_remove(usize::from(which) % taken.len());
-                    file.give_back(gone);
+                    file.give_back(&mut ballast, gone);
                 }
-                prop_assert_eq!(file.resident_bytes().expect("a size"), taken.len() as u64 * 4096);
+                let held = ballast.held();
+                prop_assert_eq!(held.used as usize, taken.len());
+                let pages = u64::from(held.used + held.ballast);
+                prop_assert_eq!(file.resident_bytes().expect("a size"), pages * 4096);
+                ballast.refill(&file, 1).expect("memory");
             }
             prop_assert!(file.is_settled());
+        }
+
+        /// The pages of an extent that is given back with strays read as zeros.
+        #[test]
+        fn strays_are_punched_out_with_all_of_their_extent(pages in 1u32..20, stray in 0u32..20) {
+            let mut file = PageFile::new().expect("a file");
+            let mut ballast = hold(&file);
+            let mut cached = CachedPages::new(file.take(pages).expect("pages"));
+            let stray = PageNumber::new(stray % pages);
+            file.save(cached.extent(), stray, &[7; 4096]).expect("room");
+            cached.has_strays();
+            file.give_back(&mut ballast, cached);
+            prop_assert_eq!(file.resident_bytes().expect("a size"), u64::from(64 - pages) * 4096);
+            prop_assert_eq!(ballast.held().ballast, 64 - pages);
         }
 
         /// An extent that may still be mapped is not used again.
         #[test]
         fn no_extent_is_used_again_while_a_mapping_is_stale(pages in 1u32..20) {
             let mut file = PageFile::new().expect("a file");
+            let mut ballast = hold(&file);
             let first = file.take(pages).expect("pages");
             file.stale_mappings = 1;
-            file.give_back(first);
+            file.give_back(&mut ballast, CachedPages::new(first));
             let second = file.take(pages).expect("pages");
             prop_assert!(first != second && !file.is_settled());
             file.stale_mappings = 0;
-            file.settle();
+            file.settle(&mut ballast);
             prop_assert_eq!(file.take(pages).expect("pages"), first);
         }
     }

@@ -22,6 +22,7 @@ use crate::fault::Served;
 use crate::hold::{Ballast, Held, Locking};
 use crate::holders::Limits;
 use crate::memory::{Backing, Memory};
+use crate::page_file::PageFile;
 use crate::probe::open;
 use crate::refusal::Denied;
 use crate::signal::{Handlers, Serving, ThreadPager};
@@ -129,10 +130,17 @@ impl Paging {
     /// be had.
     pub fn open(options: Options) -> Result<Paging, Error> {
         let (userfault, _) = open()?;
-        let ballast = Ballast::hold(options.frames, options.locking)
+        let file = PageFile::new().map_err(system("make the file of all areas"))?;
+        let ballast = Ballast::hold(&file, options.frames, options.locking)
             .map_err(system("hold the node's memory"))?;
-        let linux = Linux::new(userfault, ballast, options.store, options.clusters_at_once)
-            .map_err(system("allocate room for transfers"))?;
+        let linux = Linux::new(
+            userfault,
+            file,
+            ballast,
+            options.store,
+            options.clusters_at_once,
+        );
+        let linux = linux.map_err(system("allocate room for transfers"))?;
         let engine = Engine {
             pager: Pager::new(options.frames, linux).with_at_once(options.at_once),
             ahead: options.ahead,
@@ -160,8 +168,10 @@ impl Paging {
 
     /// Lends the memory of `frames` reserved frames to tenants whose memory is not attached here.
     pub fn lend(&self, frames: u32) {
-        self.thread
-            .with(|engine| engine.linux().ballast.lend(frames));
+        self.thread.with(|engine| {
+            let linux = engine.linux();
+            linux.ballast.lend(&linux.file, frames);
+        });
     }
 
     /// Memory that was [lent](Self::lend) has been freed.
@@ -177,9 +187,11 @@ impl Paging {
     /// # Errors
     /// [`Error::System`] if the host has no memory.
     pub fn refill(&self, limit: u32) -> Result<bool, Error> {
-        self.thread
-            .with(|engine| engine.linux().ballast.refill(limit))
-            .map_err(system("hold the node's memory"))
+        let refilled = self.thread.with(|engine| {
+            let linux = engine.linux();
+            linux.ballast.refill(&linux.file, limit)
+        });
+        refilled.map_err(system("hold the node's memory"))
     }
 
     /// Whether [`refill`](Self::refill) has nothing to do.
@@ -1053,7 +1065,7 @@ fn show(
     }
     let linux = engine.linux();
     let memory = linux.areas[area as usize].as_ref().expect("an area");
-    span.map(linux.file.as_fd(), memory.extent.page(first))
+    span.map(linux.file.as_fd(), memory.cached.extent().page(first))
         .map_err(system("map an area"))?;
     if linux.ballast.is_locked() && span.lock_on_fault().is_err() {
         linux.ballast.not_all_locked();
@@ -1061,6 +1073,7 @@ fn show(
     linux.userfault.register(span, writes).map_err(|error| {
         // Pages that are touched there would be the kernel's to find.
         if span.forbid().is_err() {
+            linux.memory(area).cached.has_strays();
             linux.linger(holder, None, span);
         }
         system("serve the faults of an area")(error)

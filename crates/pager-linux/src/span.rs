@@ -216,6 +216,13 @@ impl Span {
         Ok(())
     }
 
+    /// Copies bytes to the addresses, which can be written to.
+    pub(crate) fn write(self, from: &[u8]) {
+        assert_eq!(self.bytes, from.len());
+        // SAFETY: see `Span::new`; the caller has mapped memory there to write to.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), self.start as *mut u8, self.bytes) };
+    }
+
     /// Gives the addresses back to the kernel.
     pub(crate) fn unmap(self) -> io::Result<()> {
         pass(Call::Unmap)?;

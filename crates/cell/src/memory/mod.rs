@@ -185,7 +185,7 @@ pub(crate) fn leave() {
 /// Replaces frames that came back to the cell, so that it holds again what it promised: a bounded
 /// step for an idle cell. Returns true if more is left.
 pub(crate) fn hold_again() -> bool {
-    // A page takes 1 us, and 10 in a virtual machine whose host must find memory for it.
+    // A page takes 3 us, and 10 in a virtual machine whose host must find memory for it.
     const STEP: u32 = caps::HELD.most as u32;
     let held = with(|memory| {
         let retried = memory.retry();

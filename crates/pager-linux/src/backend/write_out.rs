@@ -225,6 +225,7 @@ impl Linux {
             }
             if memory.cached.get(held.page.number) {
                 memory
+                    .cached
                     .load(&self.file, held.page.number, into)
                     .map_err(|_| StoreError)?;
             } else {
