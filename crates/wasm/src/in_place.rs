@@ -1,4 +1,4 @@
-//! Instructions that are replaced by others where they stand.
+//! Instructions that are replaced by others where they stand, or get others before them.
 //!
 //! Nothing else changes: no index shifts, and all bytes but those of the replaced instructions are copied as they are.
 
@@ -11,7 +11,7 @@ use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 use crate::sections::with_sections;
 
 /// The bytes of an instruction, and what replaces it.
-type Site = (Range<usize>, Vec<Instruction<'static>>);
+pub(crate) type Site = (Range<usize>, Vec<Instruction<'static>>);
 
 /// Replaces the instructions of a module for which there is a `replacement`.
 ///
@@ -22,10 +22,22 @@ pub(crate) fn replace_in_place(
     wasm: &[u8],
     replacement: impl Fn(&Operator<'_>) -> Option<Vec<Instruction<'static>>>,
 ) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
+    rewrite_bodies(wasm, |body| sites(body, &replacement))
+}
+
+/// Replaces in each function body of a module what `sites` returns for it, in order. An empty range has its instructions inserted.
+///
+/// # Errors
+///
+/// Those of `sites`, and the parser's if `wasm` is not well-formed.
+pub(crate) fn rewrite_bodies(
+    wasm: &[u8],
+    sites: impl Fn(&FunctionBody<'_>) -> Result<Vec<Site>, BinaryReaderError>,
+) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
     let mut bodies = Vec::new();
     for payload in Parser::new(0).parse_all(wasm) {
         if let Payload::CodeSectionEntry(body) = payload? {
-            bodies.push((body.range(), sites(&body, &replacement)?));
+            bodies.push((body.range(), sites(&body)?));
         }
     }
     if bodies.iter().all(|(_, sites)| sites.is_empty()) {
