@@ -5,12 +5,12 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use wasm_encoder::{Encode, Instruction};
+use wasm_encoder::{Encode, Function, Instruction};
 use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 
 use crate::sections::with_sections;
 
-/// The bytes of an instruction, and what replaces it.
+/// The bytes of an instruction, none of what is inserted, and what replaces it.
 pub(crate) type Site = (Range<usize>, Vec<Instruction<'static>>);
 
 /// Replaces the instructions of a module for which there is a `replacement`.
@@ -22,29 +22,17 @@ pub(crate) fn replace_in_place(
     wasm: &[u8],
     replacement: impl Fn(&Operator<'_>) -> Option<Vec<Instruction<'static>>>,
 ) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
-    rewrite_bodies(wasm, |body| sites(body, &replacement))
-}
-
-/// Replaces in each function body of a module what `sites` returns for it, in order. An empty range has its instructions inserted.
-///
-/// # Errors
-///
-/// Those of `sites`, and the parser's if `wasm` is not well-formed.
-pub(crate) fn rewrite_bodies(
-    wasm: &[u8],
-    sites: impl Fn(&FunctionBody<'_>) -> Result<Vec<Site>, BinaryReaderError>,
-) -> Result<Cow<'_, [u8]>, BinaryReaderError> {
     let mut bodies = Vec::new();
     for payload in Parser::new(0).parse_all(wasm) {
         if let Payload::CodeSectionEntry(body) = payload? {
-            bodies.push((body.range(), sites(&body)?));
+            bodies.push((body.range(), sites(&body, &replacement)?));
         }
     }
     if bodies.iter().all(|(_, sites)| sites.is_empty()) {
         return Ok(wasm.into());
     }
     with_sections(wasm, |section, _| match section {
-        Payload::CodeSectionStart { .. } => Some(encode_code(wasm, &bodies)),
+        Payload::CodeSectionStart { .. } => Some(encode_code(wasm, &bodies, None)),
         _ => None,
     })
 }
@@ -65,10 +53,14 @@ fn sites(
     Ok(sites)
 }
 
-/// The content of the code section.
-fn encode_code(wasm: &[u8], bodies: &[(Range<usize>, Vec<Site>)]) -> Vec<u8> {
+/// The content of the code section: the bodies with what replaces their instructions, and a function that is appended.
+pub(crate) fn encode_code(
+    wasm: &[u8],
+    bodies: &[(Range<usize>, Vec<Site>)],
+    appended: Option<&Function>,
+) -> Vec<u8> {
     let mut data = Vec::new();
-    (bodies.len() as u32).encode(&mut data);
+    ((bodies.len() + usize::from(appended.is_some())) as u32).encode(&mut data);
     for (body, sites) in bodies {
         let mut code = Vec::with_capacity(body.len());
         let mut copied = body.start;
@@ -81,6 +73,9 @@ fn encode_code(wasm: &[u8], bodies: &[(Range<usize>, Vec<Site>)]) -> Vec<u8> {
         }
         code.extend_from_slice(&wasm[copied..body.end]);
         code.encode(&mut data);
+    }
+    if let Some(appended) = appended {
+        appended.encode(&mut data);
     }
     data
 }
