@@ -1,7 +1,7 @@
 //! Stopping a guest by the engine's epoch check: the fallback.
 //!
-//! Compiled code compares a counter at every loop back edge and function entry; the alarm advances
-//! the counter. Works wherever the engine does, and costs some guests most of their speed: the
+//! Compiled code compares a counter at every loop back edge and function entry, and where a program was rewritten to
+//! (`leasehold_wasm::straight_line`); the alarm advances the counter. Works wherever the engine does, and costs some guests most of their speed: the
 //! cold call in a loop makes every vector register spill.
 
 use crate::alarm::fired;

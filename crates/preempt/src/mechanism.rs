@@ -13,8 +13,8 @@ pub enum Mechanism {
     /// Requires x86-64 Linux and the known layout of the engine; otherwise epochs are used.
     #[default]
     Injected,
-    /// Guests check a counter at every loop back edge and function entry. One that leaves many frames, by returning or by an
-    /// exception, is neither preempted nor ended while it does.
+    /// Guests check a counter at every loop back edge and function entry, and where their programs were rewritten to: behind
+    /// calls of the host, and once in some hundred instructions.
     Epochs,
 }
 
@@ -45,8 +45,8 @@ impl Mechanism {
         {
             tracing::warn!(
                 reason,
-                "guests are preempted by epochs, which slows some of them down, and not while they leave the frames of \
-                 their stacks: bounds are longer"
+                "guests are preempted by epochs, which slows some of them down; the frames of their stacks count as a step, so \
+                 that bounds are longer"
             );
             return Mechanism::Epochs;
         }

@@ -32,6 +32,7 @@ use crate::load_limits::{
 };
 use crate::long_names::drop_long_names;
 use crate::refused::{validate, validate_outline};
+use crate::straight_line::check_straight_lines;
 use crate::touches::touch_for_host;
 
 /// Module of WASI preview 1 functions.
@@ -90,7 +91,7 @@ impl Compiled {
         engine: &Engine,
         bytes: &[u8],
     ) -> Result<Compiled, ProgramError> {
-        with_rewritten(purpose, bytes, |rewritten| {
+        with_rewritten(purpose, engine, bytes, |rewritten| {
             Self::of(purpose, engine, rewritten)
         })
     }
@@ -164,13 +165,14 @@ pub(crate) struct Rewritten<'a> {
     pub(crate) image: Option<Image>,
 }
 
-/// Checks a module, a component, or the text of either, and passes on what is to be compiled for this purpose.
+/// Checks a module, a component, or the text of either, and passes on what `engine` is to compile for this purpose.
 ///
 /// # Errors
 ///
 /// Those of reading a program, and those of `take`.
 pub(crate) fn with_rewritten<T>(
     Purpose { entry, form }: Purpose,
+    engine: &Engine,
     bytes: &[u8],
     take: impl FnOnce(Rewritten<'_>) -> Result<T, ProgramError>,
 ) -> Result<T, ProgramError> {
@@ -193,6 +195,11 @@ pub(crate) fn with_rewritten<T>(
     let binary = chunk_bulk_operations(&binary, form.bulk_bytes())?;
     let binary = match form.is_for_paging() {
         true => touch_for_host(&binary)?,
+        false => Cow::Borrowed(&*binary),
+    };
+    // The last one: what the others insert is checked, too.
+    let binary = match engine.get_epoch_interruption() {
+        true => check_straight_lines(&binary)?,
         false => Cow::Borrowed(&*binary),
     };
     compile_threads::make().map_err(ProgramError::Threads)?;

@@ -4,7 +4,7 @@ use wasmparser::WasmFeatures;
 
 /// Version of the engine's settings, of which [`FEATURES`] is one, and of how programs are read; part of the key of a cached program,
 /// and of notes of what programs reach.
-pub const CONFIG_VERSION: u32 = 20;
+pub const CONFIG_VERSION: u32 = 21;
 
 /// The WebAssembly features that a program may use.
 ///

@@ -1,17 +1,17 @@
-//! Instructions that are replaced by others where they stand.
+//! Instructions that are replaced by others where they stand, or get others before them.
 //!
 //! Nothing else changes: no index shifts, and all bytes but those of the replaced instructions are copied as they are.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use wasm_encoder::{Encode, Instruction};
+use wasm_encoder::{Encode, Function, Instruction};
 use wasmparser::{BinaryReaderError, FunctionBody, Operator, Parser, Payload};
 
 use crate::sections::with_sections;
 
-/// The bytes of an instruction, and what replaces it.
-type Site = (Range<usize>, Vec<Instruction<'static>>);
+/// The bytes of an instruction, none of what is inserted, and what replaces it.
+pub(crate) type Site = (Range<usize>, Vec<Instruction<'static>>);
 
 /// Replaces the instructions of a module for which there is a `replacement`.
 ///
@@ -32,7 +32,7 @@ pub(crate) fn replace_in_place(
         return Ok(wasm.into());
     }
     with_sections(wasm, |section, _| match section {
-        Payload::CodeSectionStart { .. } => Some(encode_code(wasm, &bodies)),
+        Payload::CodeSectionStart { .. } => Some(encode_code(wasm, &bodies, None)),
         _ => None,
     })
 }
@@ -53,10 +53,14 @@ fn sites(
     Ok(sites)
 }
 
-/// The content of the code section.
-fn encode_code(wasm: &[u8], bodies: &[(Range<usize>, Vec<Site>)]) -> Vec<u8> {
+/// The content of the code section: the bodies with what replaces their instructions, and a function that is appended.
+pub(crate) fn encode_code(
+    wasm: &[u8],
+    bodies: &[(Range<usize>, Vec<Site>)],
+    appended: Option<&Function>,
+) -> Vec<u8> {
     let mut data = Vec::new();
-    (bodies.len() as u32).encode(&mut data);
+    ((bodies.len() + usize::from(appended.is_some())) as u32).encode(&mut data);
     for (body, sites) in bodies {
         let mut code = Vec::with_capacity(body.len());
         let mut copied = body.start;
@@ -69,6 +73,9 @@ fn encode_code(wasm: &[u8], bodies: &[(Range<usize>, Vec<Site>)]) -> Vec<u8> {
         }
         code.extend_from_slice(&wasm[copied..body.end]);
         code.encode(&mut data);
+    }
+    if let Some(appended) = appended {
+        appended.encode(&mut data);
     }
     data
 }

@@ -4,7 +4,8 @@
 //! in one pass ([`load_limits`]) before it is validated (`refused`); strings between components are bounded
 //! (`composed`); what a run takes is summed up ([`inventory`]). Then the core modules are rewritten, so that no
 //! instruction touches much, waits, or throws past a frame: [`image`], `long_names`, `atomics`, [`exceptions`],
-//! [`data_segments`], [`initial_segments`], [`bulk_instructions`], `touches`. The engine compiles what comes out, in this process or in [another](compiler), and
+//! [`data_segments`], [`initial_segments`], [`bulk_instructions`], `touches`, and where epochs are checked
+//! `straight_line`. The engine compiles what comes out, in this process or in [another](compiler), and
 //! [`artifact`] keeps it on disk.
 //!
 //! Principles:
@@ -29,6 +30,7 @@
 //! | rewriting modules, wherever they are | `core_modules`, `sections`; instructions that become others: `in_place`; that become calls: `replaced` |
 //! | rewritten: bulk instructions, long initial memory and tables | [`bulk_instructions`], [`data_segments`], [`initial_segments`] |
 //! | rewritten for tenants that page: what the host visits is touched before | `touches` |
+//! | rewritten where guests are preempted by epochs: checks in straight lines and after calls | `straight_line` |
 //! | rewritten: exceptions, waits, names | [`exceptions`], `atomics`, `long_names`; handlers that are reached: `handlers` |
 //! | initial memory as an area that tenants share | [`image`] |
 //! | programs that are only looked at | `hollow` |
@@ -69,6 +71,7 @@ pub mod refused;
 mod replaced;
 mod sections;
 pub mod stamp;
+mod straight_line;
 pub mod toolchain;
 mod touches;
 mod type_sizes;

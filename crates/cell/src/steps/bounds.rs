@@ -9,7 +9,8 @@ use leasehold_preempt::Mechanism;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 /// How long a guest takes to leave the frames on a byte of its stack, ns: twice what an exception takes that passes the smallest
-/// ones, 0.28 us for 100 bytes. Stated, and not calibrated.
+/// ones, 0.28 us for 100 bytes. Stated, and not calibrated. Programs are rewritten to look at the epoch while they return and where they
+/// catch, so that what stays a step is less: the engine's walk of a few frames. The price is an upper bound of that, which was not lowered.
 const LEAVING_NS: u64 = 5;
 
 /// The bounds of all rows on this host: raised by a cell's thread, read where tenants are admitted.

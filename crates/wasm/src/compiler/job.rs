@@ -84,7 +84,7 @@ fn compile(
         .map_err(failed)
     };
     let content = match extent {
-        Extent::Whole => with_rewritten(purpose, &program, precompile),
+        Extent::Whole => with_rewritten(purpose, &engine, &program, precompile),
         Extent::Outline => with_hollow(purpose, &program, precompile),
     }?;
     let object = Object::write(&content).map_err(failed)?;
